@@ -167,12 +167,47 @@ def _bin_membership(confidences: Any, bins: int) -> Any:
     return ops.one_hot(index, bins, dtype=dtype)
 
 
+class _CalibrationError(keras.metrics.Metric):
+    """Base class of calibration errors: the mean over k events of the sum over bins of |probability minus event|.
+
+    The state is the sum of probability minus event in every bin of every event, [k, bins], and the weight of all
+    samples, so that batches, epochs and devices add up to the exact result.
+    """
+
+    def __init__(self, bins: int, num_events: int | None, name: str, dtype: Any) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.bins = check_bins(bins)
+        self.total = self.add_weight(shape=(), initializer="zeros", name="total")
+        self.gaps: Any = None
+        if num_events is not None:
+            self._make_gaps(num_events)
+
+    def _make_gaps(self, num_events: int) -> None:
+        self.gaps = self.add_weight(shape=(num_events, self.bins), initializer="zeros", name="gaps")
+
+    def _add(self, probabilities: Any, events: Any, weights: Any) -> None:
+        """Add probabilities of events and whether they happened, both [N, k]."""
+        residuals = (probabilities - ops.cast(events, self.dtype)) * weights[:, None]
+        membership = _bin_membership(probabilities, self.bins)  # [N, k, bins]
+        self.gaps.assign_add(ops.sum(membership * residuals[..., None], axis=0))
+        self.total.assign_add(ops.sum(weights))
+
+    def result(self) -> Any:
+        """Return the error of all batches; 0 before the first."""
+        if self.gaps is None:
+            return ops.zeros((), self.dtype)
+        return ops.divide_no_nan(ops.sum(ops.abs(self.gaps)), self.gaps.shape[0] * self.total)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "bins": self.bins}
+
+
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class ExpectedCalibrationError(keras.metrics.Metric):
+class ExpectedCalibrationError(_CalibrationError):
     """Expected calibration error over right-closed bins of equal width, as ``evaluation.expected_calibration_error``.
 
-    For more than two classes the confidence is the largest probability; for two it is the probability of class 1. The
-    state is three sums per bin, so that batches, epochs and devices add up to the exact result.
+    For more than two classes the confidence is the largest probability; for two it is the probability of class 1.
+    Batches, epochs and devices add up to the exact result.
 
     Parameters
     ----------
@@ -197,12 +232,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
     """
 
     def __init__(self, bins: int = 15, name: str = "expected_calibration_error", dtype: Any = None) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self.bins = check_bins(bins)
-        self.counts, self.confidences, self.events = (
-            self.add_weight(shape=(self.bins,), initializer="zeros", name=part)
-            for part in ("counts", "confidences", "events")
-        )
+        super().__init__(bins, 1, name, dtype)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Add a batch: labels [N], [N, 1] or [N, n]; probabilities [N, n] or, of class 1, [N, 1]; weights [N]."""
@@ -212,25 +242,14 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         else:
             confidences = ops.max(probabilities, axis=-1, initial=0)  # a device may get no samples of a last batch
             happened = ops.equal(ops.cast(ops.argmax(probabilities, axis=-1), labels.dtype), labels)
-        membership = _bin_membership(confidences, self.bins) * weights[:, None]
-        self.counts.assign_add(ops.sum(membership, axis=0))
-        self.confidences.assign_add(ops.sum(membership * confidences[:, None], axis=0))
-        self.events.assign_add(ops.sum(membership * ops.cast(happened, self.dtype)[:, None], axis=0))
-
-    def result(self) -> Any:
-        """Return the error of all batches; 0 before the first."""
-        return ops.divide_no_nan(ops.sum(ops.abs(self.confidences - self.events)), ops.sum(self.counts))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "bins": self.bins}
+        self._add(confidences[:, None], happened[:, None], weights)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class ClasswiseCalibrationError(keras.metrics.Metric):
+class ClasswiseCalibrationError(_CalibrationError):
     """Mean over classes of each class's calibration error, as ``evaluation.classwise_calibration_error``.
 
-    The state is the sum of probability minus event in every bin of every class, [n, bins], and the weight of all
-    samples, so that batches, epochs and devices add up to the exact result.
+    Batches, epochs and devices add up to the exact result.
 
     Parameters
     ----------
@@ -263,16 +282,8 @@ class ClasswiseCalibrationError(keras.metrics.Metric):
         name: str = "classwise_calibration_error",
         dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, dtype=dtype)
-        self.bins = check_bins(bins)
         self.num_classes = None if num_classes is None else check_whole(num_classes, "num_classes", 2)
-        self.total = self.add_weight(shape=(), initializer="zeros", name="total")
-        self.gaps: Any = None
-        if self.num_classes is not None:
-            self._make_gaps(self.num_classes)
-
-    def _make_gaps(self, num_classes: int) -> None:
-        self.gaps = self.add_weight(shape=(num_classes, self.bins), initializer="zeros", name="gaps")
+        super().__init__(bins, self.num_classes, name, dtype)
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Add a batch: labels [N], [N, 1] or [N, n]; probabilities [N, n] or, of class 1, [N, 1]; weights [N]."""
@@ -282,16 +293,7 @@ class ClasswiseCalibrationError(keras.metrics.Metric):
             self._make_gaps(n)
         if self.gaps.shape[0] != n:
             raise ValueError(f"y_pred must hold probabilities of {self.gaps.shape[0]} classes; found {n}")
-        residuals = (probabilities - ops.one_hot(labels, n, dtype=self.dtype)) * weights[:, None]
-        membership = _bin_membership(probabilities, self.bins)  # [N, n, bins]
-        self.gaps.assign_add(ops.sum(membership * residuals[..., None], axis=0))
-        self.total.assign_add(ops.sum(weights))
-
-    def result(self) -> Any:
-        """Return the error of all batches; 0 before the first."""
-        if self.gaps is None:
-            return ops.zeros((), self.dtype)
-        return ops.divide_no_nan(ops.sum(ops.abs(self.gaps)), self.gaps.shape[0] * self.total)
+        self._add(probabilities, ops.one_hot(labels, n), weights)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "bins": self.bins, "num_classes": self.num_classes}
+        return {**super().get_config(), "num_classes": self.num_classes}

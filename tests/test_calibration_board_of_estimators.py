@@ -177,14 +177,18 @@ def test_kept_step_returns_the_classifier_of_its_iteration(name):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"every": 0}, ValueError, "every must be a whole number, at least 1; found 0"),
-        ({"every": 1.5}, ValueError, "every must be"),
+        ({"every": 0}, ValueError, r"every must.*found 0"),
+        ({"every": 1.5}, ValueError, r"every must.*found 1\.5"),
         ({"validation_data": X}, TypeError, r"validation_data must be a pair \(x, y\) of arrays, .* found ndarray"),
-        ({"validation_data": (X, NAMES[1:])}, ValueError, r"found x of shape \(89, 13\) and y of shape \(88,\)"),
+        (
+            {"validation_data": (X, NAMES[1:])},
+            ValueError,
+            r"validation_data must.*found x of shape \(89, 13\) and y of shape \(88,\)",
+        ),
         (
             {"validation_data": (X, ["d"] * len(X))},
             ValueError,
-            "labels of validation_data must hold one of the classes 'a', 'b', 'c'; found 'd' in row 0",
+            r"labels of validation_data must.*found 'd' in row 0",
         ),
     ],
 )

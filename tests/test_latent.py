@@ -118,7 +118,7 @@ def test_dict_numpy_rows_and_variables():
 @pytest.mark.parametrize(
     ("loc", "scale", "message"),
     [
-        (np.zeros(L), np.ones((N, 1)), r"loc must have shape \[N, L\]; found \(3,\)"),
+        (np.zeros(L), np.ones((N, 1)), r"loc must.*found \(3,\)"),
         (np.zeros((N, L)), np.ones((N, 2)), r"scale must have shape.*found \(4, 2\) for loc of shape \(4, 3\)"),
         (np.zeros((N, L)), np.ones((N + 1, 1)), "scale must have shape"),
         (np.zeros((N, L)), np.ones(N), "scale must have shape"),
@@ -128,7 +128,7 @@ def test_dict_numpy_rows_and_variables():
         (np.zeros((N, L)), np.full((N, 1), np.inf), "scale must be finite"),
         (np.zeros((N, L)), np.full((N, 1), -1.0), "scale must not be negative.*found -1.0"),
         (np.zeros((N, L)), np.stack([-np.eye(L)] * N), "scale must not be negative"),
-        (np.zeros((N, L)), np.ones((N, L, L)), "scale must be lower triangular"),
+        (np.zeros((N, L)), np.ones((N, L, L)), r"scale must.*found 1\.0 above a diagonal"),
     ],
 )
 def test_invalid_values_raise(loc, scale, message):
@@ -137,7 +137,7 @@ def test_invalid_values_raise(loc, scale, message):
 
 
 def test_invalid_types_raise():
-    with pytest.raises(TypeError, match="loc must hold real numbers; found dtype"):
+    with pytest.raises(TypeError, match=r"loc must.*found dtype"):
         LatentGaussian(np.array([["a"]]), np.ones((1, 1)))
     with pytest.raises(TypeError, match=r"latent must be a LatentGaussian or a dict .* found \['mean'\]"):
         LatentGaussian.of({"mean": 0})

@@ -47,7 +47,9 @@ def test_bin_edges_equal_evaluation(bins):
     y = np.random.default_rng(0).integers(0, 2, len(q))
     metric = metrics.ExpectedCalibrationError(bins)
     metric.update_state(y, p)
-    np.testing.assert_array_equal(metric.counts, evaluation.reliability_curve(y, p, bins).counts)
+    curve = evaluation.reliability_curve(y, p, bins)
+    expected = curve.counts * np.nan_to_num(curve.confidence - curve.frequency)
+    np.testing.assert_allclose(metric.gaps[0], expected, atol=1e-6)
     assert float(metric.result()) == pytest.approx(evaluation.expected_calibration_error(y, p, bins), abs=1e-6)
 
 
@@ -282,11 +284,11 @@ def test_config_round_trip():
 
 
 def test_invalid_input_raises():
-    with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
+    with pytest.raises(ValueError, match=r"bins must.*found 0"):
         metrics.ExpectedCalibrationError(bins=0)
     with pytest.raises(ValueError, match=r"y_true must have shape.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
         metrics.NegativeLogLikelihood().update_state(np.zeros((5, 4)), np.full((5, 3), 1 / 3))
-    with pytest.raises(ValueError, match="num_classes must be a whole number, at least 2; found 1"):
+    with pytest.raises(ValueError, match=r"num_classes must.*found 1"):
         metrics.ClasswiseCalibrationError(num_classes=1)
-    with pytest.raises(ValueError, match="y_pred must hold probabilities of 4 classes; found 3"):
+    with pytest.raises(ValueError, match=r"y_pred must.*found 3"):
         metrics.ClasswiseCalibrationError(num_classes=4).update_state(*make_case(3, 5, seed=0))

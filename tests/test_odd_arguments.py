@@ -44,22 +44,22 @@ def test_invalid_classes_raise(names):
 
 
 def test_class_names_of_another_type_raise():
-    with pytest.raises(ValueError, match="class_names must hold one name for each of the 2 classes; found 8"):
+    with pytest.raises(ValueError, match=r"class_names must.*found 8"):
         check_names(8, 2, "class_names", "classes")
 
 
 @pytest.mark.parametrize("function", [geometry.aitchison_distance, geometry.aitchison_inner, geometry.perturb])
 def test_invalid_compositions_raise(function):
-    with pytest.raises(ValueError, match=r"^x must have positive parts"):
+    with pytest.raises(ValueError, match=r"^x must.*found a smallest part of 0\.0"):
         function(0 * P, P)
     with pytest.raises(ValueError, match=r"^y must be finite"):
         function(P, P * np.nan)
-    with pytest.raises(ValueError, match=r"^x and y must have shapes that fit; found \(2, 3\) and \(3, 3\)"):
+    with pytest.raises(ValueError, match=r"^x and y must.*found \(2, 3\) and \(3, 3\)"):
         function(P, np.ones((3, 3)))
 
 
 def test_exponents_of_any_magnitude():
-    with pytest.raises(ValueError, match=r"^a and x must have shapes that fit"):
+    with pytest.raises(ValueError, match=r"^a and x must.*found \(3, 1\) and \(2, 3\)"):
         geometry.power(P, np.ones(3))
     np.testing.assert_array_equal(geometry.power(P, 1e308), [[1, 0, 0], [0, 1, 0]])
     np.testing.assert_array_equal(geometry.power(P, -1e308), [[0, 0, 1], [1, 0, 0]])
@@ -102,13 +102,13 @@ def test_features_of_any_magnitude_are_unfamiliar():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (([0, 1], None), TypeError, "y_pred must hold real numbers"),
-        ((["a", "b"], P), TypeError, "y_true must hold real numbers"),
+        (([0, 1], None), TypeError, r"y_pred must.*found objects"),
+        ((["a", "b"], P), TypeError, r"y_true must.*found dtype <U1"),
         (([0, 1], 0.5), ValueError, "y_pred must have shape"),
         (([0, 1, 2], P), ValueError, "y_pred must have shape"),
         ((0, P), ValueError, "y_pred must have shape"),
-        (([0, 1], P, np.ones(3)), ValueError, r"sample_weight must have shape \[2\]"),
-        (([0, 1], P, ["x", "y"]), TypeError, "sample_weight must hold real numbers"),
+        (([0, 1], P, np.ones(3)), ValueError, r"sample_weight must.*found shape \(3,\)"),
+        (([0, 1], P, ["x", "y"]), TypeError, r"sample_weight must.*found dtype <U1"),
     ],
 )
 def test_metrics_reject_invalid_batches(metric, arguments, error, message):
@@ -120,7 +120,7 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
     ("call", "message"),
     [
         (lambda: losses.LatentNLL(beta=None), "beta must be a number"),
-        (lambda: losses.composition_scale(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), "scores must have at least 2"),
+        (lambda: losses.composition_tau(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), "scores must have at least 2"),
         (lambda: readout.softmax(LATENT, scores=[[1.0, 0.0], [1.0]]), "scores must be an array"),
         (lambda: readout.softmax(LATENT, log=set()), "log must be True or False"),
         (lambda: geometry.vertices(3, np.zeros(3)), "construction must be one of"),
@@ -160,5 +160,5 @@ def test_non_numeric_features_raise_in_every_classifier(kind):
     with pytest.raises(ValueError, match="X must not be masked"):
         kind().fit(np.ma.masked_array(x, mask=x > 0.5), y)
     for other in (x.astype(str), x.astype("M8[s]")):
-        with pytest.raises(TypeError, match="X must hold real numbers; found dtype"):
+        with pytest.raises(TypeError, match=r"^X must.*found dtype"):
             kind().fit(other, y)

@@ -30,8 +30,8 @@ few, few_test = np.flatnonzero(y < 4)[:83], np.flatnonzero(y_test < 4)[:21]
 x, y, x_test, y_test = x[few], y[few], x_test[few_test], y_test[few_test]
 
 searched = []
-search = casimac.class_neighbors
-casimac.class_neighbors = lambda *arguments, **options: searched.append(1) or search(*arguments, **options)
+search = casimac.nearest_neighbors
+casimac.nearest_neighbors = lambda *arguments, **options: searched.append(1) or search(*arguments, **options)
 
 def network(normalized):
     layers = [keras.layers.BatchNormalization(synchronized=True)] if normalized else []

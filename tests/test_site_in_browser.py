@@ -90,6 +90,8 @@ def test_tables_are_generated_from_results(monkeypatch, tmp_path):
 def test_tables_without_results_are_unchanged(monkeypatch, tmp_path):
     page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
     assert page == "before\n| written | by hand |\nafter"
+    quoted = "`<!-- results NAME -->` and `<!-- end -->`"
+    assert hooks(monkeypatch, tmp_path).on_page_markdown(quoted, None, None, None) == quoted
 
 
 def test_unknown_formula_command_raises(monkeypatch, tmp_path):

@@ -103,11 +103,11 @@ def measurements() -> dict[str, Callable[[], CallCounts]]:
     latent = ds.LatentGaussian(rng.normal(size=(8, 2)), np.full((8, 1), 0.5))
     vertices = ds.geometry.vertices(3)
 
-    def model(target: str = "casimac") -> Any:
-        return ds.SimplexClassifier(ds.backbones.mlp([8]), target, num_classes=3)
+    def model(**options: Any) -> Any:
+        return ds.SimplexClassifier(ds.backbones.mlp([8]), num_classes=3, **options)
 
-    def fit(target: str = "casimac") -> CallCounts:
-        fresh = model(target)
+    def fit(**options: Any) -> CallCounts:
+        fresh = model(**options)
 
         def compile_and_fit() -> None:
             fresh.compile()
@@ -129,7 +129,7 @@ def measurements() -> dict[str, Callable[[], CallCounts]]:
 
     return {
         "compile + fit, default": fit,
-        "compile + fit, vertices": lambda: fit("vertices"),
+        "compile + fit, vertices": lambda: fit(target="vertices"),
         "predict_proba": predict,
         "SimplexGaussianProcess.fit": fit_process,
         "SimplexGaussianProcess.predict_proba": predict_process,
@@ -140,11 +140,11 @@ def measurements() -> dict[str, Callable[[], CallCounts]]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("call", nargs="?", help="one call of the table. Default: all, each in a fresh process")
+    parser.add_argument("call", nargs="?", help="one call of the table. Default: all, each in a process of its own")
     parser.add_argument("--names", action="store_true", help="list the functions, with their numbers of calls")
     arguments = parser.parse_args()
     calls = measurements()
-    if arguments.call is None:  # what a process computes once and keeps is counted for every call
+    if arguments.call is None:  # in fresh processes, so that values cached by one call are computed in the next
         print(f"{'call':36} | functions | files | deepest | calls", flush=True)
         for name in calls:
             options = ["--names"] if arguments.names else []

@@ -68,10 +68,7 @@ class Embedding(Distance):
             )
         outputs = self.model.predict(self._separate(x), batch_size=self.batch_size, verbose=0)
         if isinstance(outputs, dict | list | tuple):
-            raise TypeError(
-                f"model must return one array of features; found a {type(outputs).__name__}. "
-                "Give keras.Model(model.inputs, one_output)"
-            )
+            raise TypeError(f"model must return one array of features; found a {type(outputs).__name__}")
         return self.distance.check(outputs, f"the model's features of {name}")
 
     def join(self, x: Any) -> NDArray[Any]:

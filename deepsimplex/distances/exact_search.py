@@ -7,8 +7,7 @@ depend on one another: any order, and any division of the list among workers, gi
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -54,7 +53,7 @@ class Neighbors(NamedTuple):
     recall: float = 1.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Search:
     """Arguments of a neighbor search, validated.
 
@@ -82,6 +81,16 @@ class Search:
         Folder for the state of a long search.
     show_progress : bool or None
         As ``deepsimplex._utils.progress`` takes it.
+    rows : ndarray, shape [M, ...]
+        The samples in the rows of the distance matrix: the queries, if any, else ``x`` itself.
+    row_ids : ndarray, shape [M], int64
+        Index of each row among the samples; -1 for queries.
+    wanted : ndarray of bool, shape [2]
+        Whether neighbors in the query's class, and in other classes, are wanted.
+    bounds : ndarray, shape [n + 1]
+        First column of every class, and the number of columns.
+    tile_length : int
+        Most rows, and most columns, of a tile.
     """
 
     x: NDArray[Any]
@@ -96,32 +105,24 @@ class Search:
     block_bytes: int
     checkpoint: Path | None
     show_progress: bool | None
+    rows: NDArray[Any] = field(init=False)
+    row_ids: NDArray[np.int64] = field(init=False)
+    wanted: NDArray[np.bool_] = field(init=False)
+    bounds: NDArray[np.int64] = field(init=False)
+    tile_length: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make all arrays read-only, as in the workers of a cluster: numba then compiles loops for one type only."""
+        self.row_ids = self.ids if self.queries is None else np.full(len(self.queries), -1)
+        self.wanted = np.array([self.classes != "other", self.classes != "same"])
+        self.bounds = np.searchsorted(self.y, np.arange(self.num_classes + 1))
+        self.tile_length = max(SMALLEST_TILE, int((self.block_bytes / 8) ** 0.5))
+        # Read-only, as in the workers of a cluster: numba then compiles loops for one type only.
         for name, array in list(vars(self).items()):
             if isinstance(array, np.ndarray):
-                object.__setattr__(self, name, _read_only(array))
-
-    @property
-    def rows(self) -> NDArray[Any]:
-        """The samples in the rows of the distance matrix [M, ...]."""
-        return self.x if self.queries is None else self.queries
-
-    @cached_property
-    def row_ids(self) -> NDArray[np.int64]:
-        """Index of each row among the samples, shape [M]; -1 for queries."""
-        return self.ids if self.queries is None else _read_only(np.full(len(self.queries), -1))
-
-    @property
-    def wanted(self) -> NDArray[np.bool_]:
-        """Whether neighbors in the query's class, and in other classes, are wanted, shape [2]."""
-        return np.array([self.classes != "other", self.classes != "same"])
-
-    @cached_property
-    def bounds(self) -> NDArray[np.int64]:
-        """First column of every class, and the number of columns, shape [n + 1]."""
-        return np.searchsorted(self.y, np.arange(self.num_classes + 1))
+                view = array.view()
+                view.flags.writeable = False
+                setattr(self, name, view)
+        self.rows = self.x if self.queries is None else self.queries
 
     def empty(self) -> Neighbors:
         """Return an answer without neighbors: distances inf, indices -1."""
@@ -138,11 +139,6 @@ class Search:
     def both_sides(self, metric: Any) -> bool:
         """Whether each tile of a distance gives neighbors of its rows and of its columns."""
         return bool(metric.symmetric) and self.queries is None
-
-    @property
-    def tile_length(self) -> int:
-        """Most rows, and most columns, of a tile."""
-        return max(SMALLEST_TILE, int((self.block_bytes / 8) ** 0.5))
 
     def key(self, distance_key: str | None) -> str:
         """Return a digest of everything that the search under a distance depends on."""
@@ -259,12 +255,6 @@ def block_visit(block: Callable[[slice, slice], NDArray[np.float64]], search: Se
             merge_block(np.ascontiguousarray(values.T), column, row, *options, distances[columns], indices[columns])
 
     return visit
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def refuse_nan(distances: NDArray[np.float64], name: str) -> None:

@@ -1,5 +1,7 @@
 """Find the nearest samples of every class, and measure the leave-one-out error of the nearest neighbor."""
 
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -152,34 +154,75 @@ def class_neighbors(
     check_candidates(candidates, method, k)
     if executor is not None:
         check_choice(executor, "executor", EXECUTORS)
-        from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
-
-        ray_module()  # before an embedding is computed
     if others is not None and other_labels is None and (exclude_duplicates or classes != "all"):
         option = "exclude_duplicates" if exclude_duplicates else f"classes={classes!r}"
         raise ValueError(f"{option} needs query_labels, the classes of the queries")
-    folder = None if checkpoint is None else check_path(checkpoint, "checkpoint")
-    if folder is not None:
-        Checkpoint.check(folder, metric.cache_key())  # before an embedding is computed
-    # Sorted by class, and shuffled within each so that a search finds near samples early.
-    order = np.random.default_rng(_SEED).permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    if others is None:
-        other_labels = labels[order]
-    elif other_labels is None:
-        other_labels = np.full(len(others), -1)  # not known
-    search = Search(
-        x=_ordered(samples, order),
-        y=labels[order],
-        ids=order,
+    return nearest_neighbors(
+        samples,
+        labels,
+        n,
+        metric,
+        k,
         queries=others,
         query_labels=other_labels,
         exclude_duplicates=bool(exclude_duplicates),
         classes=classes,
-        num_classes=n,
+        method=method,
+        candidates=candidates,
+        block_bytes=block_bytes,
+        checkpoint=None if checkpoint is None else check_path(checkpoint, "checkpoint"),
+        executor=executor,
+        show_progress=show_progress,
+    )
+
+
+def nearest_neighbors(
+    samples: NDArray[Any],
+    labels: NDArray[np.int64],
+    num_classes: int,
+    metric: Distance,
+    k: int = 1,
+    *,
+    queries: NDArray[Any] | None = None,
+    query_labels: NDArray[np.int64] | None = None,
+    exclude_duplicates: bool = False,
+    classes: Classes = "all",
+    method: Method = "exact",
+    candidates: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    checkpoint: Path | None = None,
+    executor: Executor | None = None,
+    show_progress: bool | None = None,
+) -> Neighbors:
+    """Find the neighbors that ``class_neighbors`` describes, for arguments that have been checked.
+
+    ``samples`` and ``queries`` are arrays that ``metric.check`` has returned.
+    """
+    if executor == "ray":
+        from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
+
+        ray_module()  # before an embedding is computed
+    if checkpoint is not None:
+        Checkpoint.check(checkpoint, metric.cache_key())  # before an embedding is computed
+    # Sorted by class, and shuffled within each so that a search finds near samples early.
+    order = np.random.default_rng(_SEED).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    if queries is None:
+        query_labels = labels[order]
+    elif query_labels is None:
+        query_labels = np.full(len(queries), -1)  # not known
+    search = Search(
+        x=_ordered(samples, order),
+        y=labels[order],
+        ids=order,
+        queries=queries,
+        query_labels=query_labels,
+        exclude_duplicates=exclude_duplicates,
+        classes=classes,
+        num_classes=num_classes,
         k=k,
         block_bytes=block_bytes,
-        checkpoint=folder,
+        checkpoint=checkpoint,
         show_progress=show_progress,
     )
     if method == "approximate":
@@ -267,16 +310,30 @@ def neighbor_error(
     0.5
     """
     metric = get_distance(distance)
-    samples, labels = metric.check(x, "x"), np.asarray(y)
-    N, most = len(samples), check_whole(max_samples, "max_samples", 1)
-    if N < 2:
-        raise ValueError(f"x must hold at least two samples; found {N}")
-    if most >= N or not metric.has_features:  # samples may be indices into a matrix
-        nearest = class_neighbors(samples, labels, metric, show_progress=False).distances[..., 0]
+    samples = metric.check(x, "x")
+    if len(samples) < 2:
+        raise ValueError(f"x must hold at least two samples; found {len(samples)}")
+    labels, n = check_labels(y, rows=len(samples), least_classes=1)
+    max_samples, seed = check_whole(max_samples, "max_samples", 1), check_whole(seed, "seed", 0)
+    return nearest_error(samples, labels, n, metric, max_samples, seed)
+
+
+def nearest_error(
+    samples: NDArray[Any],
+    labels: NDArray[np.int64],
+    num_classes: int,
+    metric: Distance,
+    max_samples: int = 1000,
+    seed: int = 0,
+) -> float:
+    """Compute ``neighbor_error`` of arguments that have been checked."""
+    search = partial(nearest_neighbors, samples, labels, num_classes, metric, show_progress=False)
+    if max_samples >= len(samples) or not metric.has_features:  # samples may be indices into a matrix
+        nearest = search().distances[..., 0]
     else:
-        chosen = np.sort(np.random.default_rng(check_whole(seed, "seed", 0)).permutation(N)[:most])
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(samples))[:max_samples])
         # Two of each class, since one may be the sample itself.
-        two = class_neighbors(samples, labels, metric, k=2, queries=samples[chosen], show_progress=False)
+        two = search(k=2, queries=samples[chosen])
         nearest = np.where(two.indices == chosen[:, None, None], np.inf, two.distances).min(axis=-1)
         labels = labels[chosen]
     rows = np.arange(len(labels))

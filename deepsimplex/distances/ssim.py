@@ -91,9 +91,7 @@ class SSIM(Distance):
         height, width = images.shape[1:3]
         if self.window > min(height, width):
             largest = min(height, width) - (min(height, width) + 1) % 2
-            raise ValueError(
-                f"window must be at most {largest} for {name}, {height} x {width} pixels; found {self.window}"
-            )
+            raise ValueError(f"window must be at most {largest} for {height} x {width} pixels; found {self.window}")
         images = self._as_floats(images, name)
         data_range = self._range_of(images)
         if images.size and float(images.max()) - float(images.min()) > data_range * (1 + 1e-6):

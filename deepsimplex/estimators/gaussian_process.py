@@ -53,6 +53,64 @@ class PosteriorMixin(Saved):
     def _regressor(self, seed: int) -> Any:
         """Return an unfitted process with this classifier's parameters."""
 
+    @abstractmethod
+    def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:
+        """Return the samples that the process is fitted to: with latents or memberships in place of labels."""
+
+    def _check_settings(self, streamed: bool) -> None:
+        """Raise ValueError for settings that do not suit each other, or a stream of batches."""
+
+    def fit(
+        self: Any,
+        X: Any,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Any:
+        """Fit to features X [N, d] and labels y.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], tf.data.Dataset or keras.utils.PyDataset
+            Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
+            whole by ``CategoricalGaussianProcess``, and by inference="stochastic" with a target made from labels alone.
+            These also take a data set of batches (features, label) or (features, label, sample_weight), which is finite
+            and the same whenever it is read: its batches are the minibatches, in its order; shuffle it yourself.
+        y : array_like, shape [N] or [N, n]
+            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
+            data set.
+        sample_weight : array_like, shape [N], optional
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
+            beside a data set.
+        callback : callable, optional
+            Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration or epoch, as
+            ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
+            ``fit_ended``, if it has one, is called with the fitted classifier.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that are not in ``classes``, a single class, data that the target rejects, and a data set
+            with settings that need all rows at once: an inference other than "stochastic", distances, ``smoothing``.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If ``max_iter`` ended the search.
+        """
+        with self._fitting():
+            seed = seed_of(self.random_state)
+            self._regressor(seed)  # settings out of range are errors before the data is read
+            self._check_settings(is_stream(X))
+            samples, labels = training_samples(self, X, y, sample_weight)
+            self._fit_process(self._training_observations(samples, labels, seed), seed, callback)
+        self._report_end(callback)
+        return self
+
     def _fit_process(self, samples: Any, seed: int, callback: Callback | None = None) -> None:
         self.regressor_ = self._regressor(seed).fit_samples(samples, self._step_callback(callback, samples.num_rows))
         self.n_iter_ = self.regressor_.n_iter_
@@ -185,59 +243,9 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             settings["learn_inducing"] = self.learn_inducing
         return process(self.kernel, **settings, random_state=seed)
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        callback: Callback | None = None,
-    ) -> Self:
-        """Fit to features X [N, d] and labels y.
-
-        Parameters
-        ----------
-        X : array_like, shape [N, d], tf.data.Dataset or keras.utils.PyDataset
-            Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
-            whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
-            (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
-            batches are the minibatches, in its order; shuffle it yourself. See the notes.
-        y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
-            data set.
-        sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
-            beside a data set.
-        callback : callable, optional
-            Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
-            ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
-            ``fit_ended``, if it has one, is called with the fitted classifier.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            For NaN, labels that are not in ``classes``, a single class, data that the target rejects, and a data set
-            with settings that need all rows at once: an inference other than "stochastic", distances, ``smoothing``.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If ``max_iter`` ended the search.
-        """
-        with self._fitting():
-            seed = seed_of(self.random_state)
-            self._regressor(seed)  # settings out of range are errors before the data is read
-            self._check_readout()
-            if is_stream(X):
-                self._check_streamed()
-            samples, labels = training_samples(self, X, y, sample_weight)
-            target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, labels, seed)
-            self._fit_process(self._observed(samples, labels, target), seed, callback)
-        self._report_end(callback)
-        return self
+    def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:
+        target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, labels, seed)
+        return self._observed(samples, labels, target)
 
     def _observed(self, samples: Samples, labels: Labels, target: Target) -> Samples:
         """Return samples with latents in place of labels; a copy of the target becomes ``target_``."""
@@ -249,24 +257,24 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         fitted = self.target_ = copy.deepcopy(target).fit(None, np.arange(n), num_classes=n)
         table = fitted.table(n)
 
-        def observed(X: Any, memberships: Any, weights: Any) -> Any:
-            hard = memberships if memberships.ndim == 1 else memberships.argmax(axis=1)
-            if table is None or memberships.ndim == 2:
-                latents = fitted.transform(None, memberships)
+        def observed(X: Any, values: Any, weights: Any) -> Any:
+            hard = values if values.ndim == 1 else values.argmax(axis=1)
+            if table is None or values.ndim == 2:
+                latents = fitted.transform(None, values)
                 return X, latents.loc, latents.scale, weights, hard
             return X, table.loc[hard], table.scale[hard], weights, hard
 
         return samples.map(observed)
 
-    def _check_streamed(self) -> None:
-        """Raise ValueError for settings that need all rows at once."""
+    def _check_settings(self, streamed: bool) -> None:
+        self._check_readout()
         target = TARGETS.get(self.target)
         needs = {
             f"inference={self.inference!r}": self.inference != "stochastic",
             f"target={target!r}": target.needs_samples,
             f"smoothing={self.smoothing!r}": self.smoothing is not None,
         }
-        if settings := [setting for setting, needed in needs.items() if needed]:
+        if streamed and (settings := [setting for setting, needed in needs.items() if needed]):
             raise ValueError(
                 f"{' and '.join(settings)} must have all rows at once; found a stream of batches X, which "
                 "inference='stochastic' takes with smoothing=None and a target made from labels alone, as 'ilr'"
@@ -348,48 +356,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         """Name of the readout."""
         return "softmax"
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        callback: Callback | None = None,
-    ) -> Self:
-        """Fit to features X [N, d] and labels y.
+    def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:
+        from deepsimplex.gp.categorical import weighted_memberships
 
-        Parameters
-        ----------
-        X : array_like, shape [N, d], tf.data.Dataset or keras.utils.PyDataset
-            As ``SimplexGaussianProcess.fit`` takes it with inference="stochastic".
-        y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels: rows that sum to one. None beside a data set.
-        sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
-            beside a data set.
-        callback : callable, optional
-            Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
-            ``deepsimplex.monitoring.CalibrationBoard`` is. Its method ``fit_ended``, if it has one, is called with
-            the fitted classifier.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            For NaN, labels that are not in ``classes``, and a single class.
-        """
-        with self._fitting():
-            seed = seed_of(self.random_state)
-            self._regressor(seed)  # settings out of range are errors before the data is read
-            samples, labels = training_samples(self, X, y, sample_weight)
-            self._fit_process(self._observed(samples, len(labels.classes)), seed, callback)
-        self._report_end(callback)
-        return self
-
-    def _observed(self, samples: Samples, n: int) -> Samples:
-        def weighted(X: Any, memberships: Any, weights: Any) -> Any:
-            return X, weights[:, np.newaxis] * (np.eye(n)[memberships] if memberships.ndim == 1 else memberships)
-
-        return samples.map(weighted)
+        return weighted_memberships(samples, len(labels.classes))

@@ -75,7 +75,7 @@ class LatentClassifier(CalibratedClassifier):
         self.target_ = copy.deepcopy(TARGETS.get(target))
         if self.scale_features and self.target_.sums_features:
             X = StandardScaler().fit_transform(X, sample_weight=weights)
-        return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
+        return self.target_.fit_transform(X, labels.values, num_classes=len(labels.classes))
 
     @property
     def scores_(self) -> NDArray[np.float64]:
@@ -107,10 +107,12 @@ class LatentClassifier(CalibratedClassifier):
 
     def _adjusted(self, latent: Any, X: Any) -> Any:
         """Widen the latents of features X where these are unfamiliar, and calibrate them."""
-        return self._after_training.calibrated_latent(self._widened(latent, X))
+        latent, calibration = self._widened(latent, X), self._after_training.calibration
+        return latent if calibration is None else calibration.apply_latent(latent)
 
     def _widened(self, latent: Any, X: Any) -> Any:
-        return self._after_training.widened(latent, X)
+        density = self._after_training.density
+        return latent if density is None else density.widened(latent, X)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         latent, layer = self.predict_latent(X), self._readout
@@ -135,7 +137,7 @@ class LatentClassifier(CalibratedClassifier):
         as all probabilities are if ``deepsimplex.readout.method_for`` is "quasi_monte_carlo". Calibrated probabilities
         of zero count as the smallest normal number.
         """
-        if self._maps_probabilities:
+        if self._after_training.maps_probabilities:
             return self._calibrated_logarithms(np.concatenate([*self._read(X)]))
         return np.concatenate([*self._read(X, log=True)])
 
@@ -189,7 +191,7 @@ class LatentClassifier(CalibratedClassifier):
         ValueError
             If a calibration maps the probabilities: only latent scaling keeps intervals.
         """
-        if self._maps_probabilities:
+        if self._after_training.maps_probabilities:
             calibration = self._after_training.calibration
             raise ValueError(
                 f"class_intervals are those of probabilities as read out of latents, which {calibration!r} maps "

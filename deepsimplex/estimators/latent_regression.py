@@ -2,6 +2,7 @@
 
 import inspect
 import os
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -148,9 +149,9 @@ class LatentRegressionClassifier(LatentClassifier):
             elif not _has_tag(regressor, "multi_output"):
                 regressor = MultiOutputRegressor(regressor)
             fitted = clone(regressor).fit(features, Z, **weighted)
-            stated = has_standard_deviations(fitted)
-            self.residual_scale_ = None if stated else self._residual(regressor, features, Z, weighted, seed)
-            self.covariance_ = _covariance(fitted, features) if stated else "isotropic"
+            predict = predictive_distribution(fitted)
+            self.residual_scale_ = self._residual(regressor, features, Z, weighted, seed) if predict is None else None
+            self.covariance_ = "isotropic" if predict is None else _covariance(predict, features)
             self.scaler_, self.regressor_ = scaler, fitted
         return self
 
@@ -161,11 +162,12 @@ class LatentRegressionClassifier(LatentClassifier):
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         X = self.scaler_.transform(X)
-        if self.residual_scale_ is not None:
+        predict = predictive_distribution(self.regressor_)
+        if predict is None:
             mean, std = self.regressor_.predict(X), np.full((len(X), 1), self.residual_scale_)
         else:
-            mean, std = predict_with_standard_deviations(self.regressor_, X)
-            std = std.reshape(len(X), -1)
+            mean, std = predict(X)
+            std = np.asarray(std, dtype=np.float64).reshape(len(X), -1)
             if self.covariance_ == "isotropic":
                 std = np.sqrt(np.mean(np.square(std), axis=1, keepdims=True))
         mean = np.asarray(mean, dtype=np.float64).reshape(len(X), self.target_.latent_dim_)
@@ -183,8 +185,7 @@ class LatentRegressionClassifier(LatentClassifier):
             raise ValueError("export needs a regressor without return_std, whose latents have residual_scale_")
         if hasattr(self, "density_"):
             raise ValueError(
-                "export cannot widen latents where samples are unfamiliar: they are served behind the regressor, which "
-                "hides the features. Remove the density with fit_density(None)"
+                "export has no features for the density behind a regressor; remove it by fit_density(None)"
             )
         resource, latent, readout = self._served()
         options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}
@@ -192,11 +193,10 @@ class LatentRegressionClassifier(LatentClassifier):
         write_behind(steps, filepath, partial(export_model, resource, format=format, **options), self.n_features_in_)
 
 
-def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
+def _covariance(predict: Callable[[Any], Any], X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
     """Return the covariance of all predictions: isotropic if all outputs have the same standard deviation."""
     between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]  # at training samples they may all be zero
-    _, std = predict_with_standard_deviations(fitted, between)
-    std = std.reshape(len(between), -1)
+    std = np.reshape(predict(between)[1], (len(between), -1))
     return "isotropic" if np.allclose(std, std[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
 
 
@@ -220,39 +220,31 @@ def _has_tag(regressor: Any, tag: str) -> bool:
     return bool(getattr(get_tags(regressor).target_tags, tag))
 
 
-def has_standard_deviations(fitted: Any) -> bool:
-    """Test whether a fitted regressor, the last step of a pipeline or the best of a search has ``return_std``.
+def predictive_distribution(fitted: Any) -> Callable[[Any], Any] | None:
+    """Return the prediction of means and standard deviations, both [N] or [N, L], by a regressor with ``return_std``.
 
-    A ``TransformedTargetRegressor`` has none: it does not transform standard deviations.
+    That is the fitted regressor itself, the last step of a pipeline, the best of a search, or all of a
+    ``MultiOutputRegressor``. None if it has no ``return_std``.
 
     Examples
     --------
     >>> from sklearn.linear_model import BayesianRidge
     >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> has_standard_deviations(make_pipeline(StandardScaler(), BayesianRidge()))
-    True
+    >>> regressor = make_pipeline(StandardScaler(), BayesianRidge()).fit([[0.0], [1.0]], [0.0, 1.0])
+    >>> mean, std = predictive_distribution(regressor)([[0.5]])
+    >>> mean.round(2), std.shape
+    (array([0.5]), (1,))
     """
     if isinstance(fitted, Pipeline):
-        return has_standard_deviations(fitted.steps[-1][1])
-    if hasattr(fitted, "best_estimator_"):
-        return has_standard_deviations(fitted.best_estimator_)
-    if isinstance(fitted, MultiOutputRegressor):
-        return all(has_standard_deviations(single) for single in fitted.estimators_)
-    return "return_std" in inspect.signature(fitted.predict).parameters
-
-
-def predict_with_standard_deviations(
-    fitted: Any, X: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Predict means and standard deviations of X [N, d], both [N] or [N, L]."""
-    if isinstance(fitted, Pipeline):
         # Pipeline.predict takes no return_std if scikit-learn routes metadata.
-        return predict_with_standard_deviations(fitted.steps[-1][1], fitted[:-1].transform(X) if len(fitted) > 1 else X)
+        last = predictive_distribution(fitted.steps[-1][1])
+        return last and (lambda X: last(fitted[:-1].transform(X) if len(fitted) > 1 else X))
     if hasattr(fitted, "best_estimator_"):
-        return predict_with_standard_deviations(fitted.best_estimator_, X)
+        return predictive_distribution(fitted.best_estimator_)
     if isinstance(fitted, MultiOutputRegressor):
-        mean, std = zip(*(predict_with_standard_deviations(single, X) for single in fitted.estimators_), strict=True)
-        return np.stack(mean, axis=1), np.stack(std, axis=1)
-    mean, std = fitted.predict(X, return_std=True)
-    return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+        singles: list[Any] = [predictive_distribution(single) for single in fitted.estimators_]
+        if None in singles:
+            return None
+        return lambda X: [np.stack(part, axis=1) for part in zip(*(single(X) for single in singles), strict=True)]
+    has_return_std = "return_std" in inspect.signature(fitted.predict).parameters
+    return partial(fitted.predict, return_std=True) if has_return_std else None

@@ -8,6 +8,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
 
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
@@ -125,23 +126,22 @@ class SimplexNetworkClassifier(LatentClassifier):
             optimizer: Any = keras.optimizers.get(copy.deepcopy(given) if isinstance(given, dict) else given)
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
-            model.fit(features, labels.memberships, self.batch_size, self.epochs, **options)
+            model.fit(features, labels.values, self.batch_size, self.epochs, **options)
             model.target.num_classes_ = len(labels.classes)  # not set otherwise if the target is made from labels alone
             self.target_, self.model_ = model.target, model
         return self
 
     def _network(self, X: NDArray[np.float64], weights: Any, names: list[str], seed: int) -> SimplexClassifier:
         if isinstance(self.backbone, keras.layers.Layer):
+            name = self.backbone.name
             raise ValueError(
-                "backbone must be a name, a dict or a function that returns a new model for every fit; found the model "
-                f"{self.backbone.name!r}"
+                f"backbone must be a name, a dict or a function that makes a model; found the model {name!r}"
             )
         spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
         layers = [spec() if callable(spec) else backbone(**spec)]
         if check_flag(self.scale_features, "scale_features"):
-            mean = np.average(X, axis=0, weights=weights)
-            variance = np.average(np.square(X - mean), axis=0, weights=weights)
-            layers.insert(0, keras.layers.Normalization(mean=mean, variance=np.where(variance > 0, variance, 1.0)))
+            scaler = StandardScaler().fit(X, sample_weight=weights)
+            layers.insert(0, keras.layers.Normalization(mean=scaler.mean_, variance=np.square(scaler.scale_)))
         network = keras.Sequential([keras.Input(X.shape[1:]), *layers])
         target, head = copy.deepcopy((self.target, self.head))
         return SimplexClassifier(network, target, head=head, readout=self.readout, class_names=names, seed=seed)
@@ -151,7 +151,7 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
-        return model, lambda features: model.predictive(model.latent_of_features(features), calibrated=True)
+        return model, lambda features: model.predictive_latent(model.latent_of_features(features), calibrated=True)
 
     def _export(self, *args: Any, **options: Any) -> None:
         super()._export(*args, **options, features=lambda X: self.model_.backbone(X, training=False))

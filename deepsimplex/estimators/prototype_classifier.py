@@ -116,12 +116,9 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         """
         with self._fitting():
             features, y_checked, weights = self._checked(X, y, sample_weight, self.class_weight)
-            numbers = y_checked.memberships
+            numbers = y_checked.values
             if numbers.ndim == 2:
-                raise ValueError(
-                    "y must hold one label for every row: prototypes have one class each; found soft labels of shape "
-                    f"{numbers.shape}. np.argmax(y, axis=1) takes the likeliest"
-                )
+                raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
             check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
             rng = np.random.default_rng(seed_of(self.random_state))
             scaler = StandardScaler().fit(features, sample_weight=weights)
@@ -151,12 +148,10 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         if not idle.any():
             return
         lost = np.setdiff1d(self.prototype_labels_, self.prototype_labels_[~idle]).tolist()
-        reason = (
-            f"prototypes_per_class={self.prototypes_per_class} may be more than the classes need; wins_ counts"
-            if not lost
-            else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which "
-            "class_weight='balanced', GMLVQ, LVQ1 or more prototypes may do better"
-        )
+        reason = f"prototypes_per_class={self.prototypes_per_class} may be more than the classes need; wins_ counts"
+        if lost:
+            hint = "class_weight='balanced', GMLVQ, LVQ1 or more prototypes may do better"
+            reason = f"classes {lost} are hardly ever predicted: {hint}"
         warn_caller(f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}")
 
     def _keep(self, state: PrototypeFit, labels: NDArray[np.int64], *samples: Any) -> Self:
@@ -235,7 +230,9 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._scores(X)
-        return self._calibrated_logarithms(softmax(scores, axis=1)) if self._maps_probabilities else scores
+        return (
+            self._calibrated_logarithms(softmax(scores, axis=1)) if self._after_training.maps_probabilities else scores
+        )
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class of every row, shape [N]."""

@@ -24,7 +24,7 @@ def select_target(
     classifier : SimplexGaussianProcess
         Copies of it are fitted, all with the same seed.
     samples : Samples
-        Features, memberships and weights; ``ArraySamples`` if there is anything to choose.
+        Features, label values and weights; ``ArraySamples`` if there is anything to choose.
     labels : Labels
     seed : int
 
@@ -60,8 +60,8 @@ def select_target(
 def _negative_log_likelihood(classifier: Any, samples: ArraySamples, n: int) -> float:
     """Compute the weighted mean over samples, which are read in blocks."""
     total = total_weight = 0.0
-    for X, memberships, weights in samples.blocks():
-        shares = np.eye(n)[memberships] if memberships.ndim == 1 else memberships
+    for X, values, weights in samples.blocks():
+        shares = np.eye(n)[values] if values.ndim == 1 else values
         total += float(weights @ np.sum(shares * classifier.predict_log_proba(X), axis=1))
         total_weight += float(weights.sum())
     return -total / total_weight
@@ -73,10 +73,7 @@ def _choices(smoothing: Any, target: Target) -> dict[float, Target]:
         raise ValueError(f"smoothing must be None or one of {', '.join(get_args(Smoothing))}; found {smoothing!r}")
     candidates = target.candidates
     if candidates is None:
-        raise ValueError(
-            f"smoothing={smoothing!r} needs a target that leaves a choice (ILR, Dirichlet); found {target!r}. "
-            "smoothing=None takes it as it is"
-        )
+        raise ValueError(f"smoothing={smoothing!r} needs a target with candidates (ILR, Dirichlet); found {target!r}")
     return {
         value: target.from_config(target.get_config() | {candidates.argument: value}) for value in candidates.values
     }

@@ -1,6 +1,7 @@
 """Uncollapsed sparse Gaussian processes with a categorical likelihood."""
 
 import functools
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -34,6 +35,7 @@ _PASS_STEP = 0.4
 _BUDGET = 2**22
 
 
+@dataclass(eq=False, repr=False)
 class CategoricalProcess:
     """Sparse variational Gaussian processes with a categorical likelihood, p(y | f) = softmax(S f)_y.
 
@@ -84,32 +86,26 @@ class CategoricalProcess:
     True
     """
 
-    def __init__(
-        self,
-        link: Link = "ilr",
-        kernel: Any = "rbf",
-        *,
-        mixing: bool = False,
-        ard: bool = False,
-        inducing: int | ArrayLike = 200,
-        learn_inducing: bool = True,
-        separate_inducing: bool = False,
-        epochs: int = 30,
-        batch_size: int | None = None,
-        learning_rate: float = 0.03,
-        natural_step: float = 0.1,
-        scale_features: bool = True,
-        random_state: int = 0,
-    ) -> None:
-        check_choice(link, "link", get_args(Link))
-        for name, flag in {"mixing": mixing, "ard": ard, "scale_features": scale_features}.items():
-            check_flag(flag, name)
-        check_flag(learn_inducing, "learn_inducing")
-        check_flag(separate_inducing, "separate_inducing")
-        self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
-        self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
-        self.minibatches = Minibatches(epochs, batch_size, learning_rate, natural_step)
-        self.scale_features, self.random_state = scale_features, random_state
+    link: Link = "ilr"
+    kernel: Any = "rbf"
+    _: KW_ONLY
+    mixing: bool = False
+    ard: bool = False
+    inducing: int | ArrayLike = 200
+    learn_inducing: bool = True
+    separate_inducing: bool = False
+    epochs: int = 30
+    batch_size: int | None = None
+    learning_rate: float = 0.03
+    natural_step: float = 0.1
+    scale_features: bool = True
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice(self.link, "link", get_args(Link))
+        for name in ("mixing", "ard", "scale_features", "learn_inducing", "separate_inducing"):
+            check_flag(getattr(self, name), name)
+        self.minibatches = Minibatches(self.epochs, self.batch_size, self.learning_rate, self.natural_step)
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None, sample_weight: ArrayLike | None = None
@@ -131,7 +127,7 @@ class CategoricalProcess:
         callback : callable, optional
             See ``fit``.
         """
-        bound, epochs = CategoricalBound(self, samples), self.minibatches.epochs
+        bound, epochs = CategoricalBound(self, samples), self.epochs
 
         def report(epoch: int, objective: float, values: Values, sums: Any) -> None:
             if callback is not None:
@@ -157,17 +153,21 @@ class CategoricalProcess:
         return predict_latents(self, X)
 
 
-def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArraySamples:
+def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Samples:
     """Check the arrays of ``CategoricalProcess.fit``, and return the samples that ``fit_samples`` takes."""
     features = check_features(X)
     labels, n = check_labels(y, soft=True, rows=len(features), of="X")
     weights = check_sample_weight(sample_weight, len(features))
+    return weighted_memberships(ArraySamples(features, labels, weights, used=weights > 0), n)
+
+
+def weighted_memberships(samples: Samples, n: int) -> Samples:
+    """Return the samples that ``fit_samples`` takes, from hard labels [N] or soft labels [N, n], and weights [N]."""
 
     def weighted(X: Any, y: Any, weights: Any) -> Arrays:
-        memberships = np.eye(n)[y] if y.ndim == 1 else y
-        return X, weights[:, np.newaxis] * memberships
+        return X, weights[:, np.newaxis] * (np.eye(n)[y] if y.ndim == 1 else y)
 
-    return ArraySamples(features, labels, weights, used=weights > 0).map(weighted)
+    return samples.map(weighted)
 
 
 class Whitened(NamedTuple):

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -226,6 +227,7 @@ def sparse_posterior(
     return Posterior(kernel, support, np.hstack(weights), np.stack(factors), features, latents, scores)
 
 
+@dataclass(eq=False, repr=False)
 class CollapsedGaussianProcess(GaussianProcess):
     """Sparse Gaussian-process regression onto latents by Titsias' bound.
 
@@ -244,7 +246,7 @@ class CollapsedGaussianProcess(GaussianProcess):
         Whether every latent dimension has its own inducing points. Default False: one set for all. Separate sets
         fit better for the same number of points, at L times the cost; the variances of a prediction then differ
         between dimensions.
-    **settings
+    kernel, ard, noise, scale_features, max_iter, n_restarts, random_state
         See ``GaussianProcess``.
 
     Notes
@@ -263,17 +265,13 @@ class CollapsedGaussianProcess(GaussianProcess):
     True
     """
 
+    _: KW_ONLY
+    inducing: int | ArrayLike = 200
+    learn_inducing: bool = False
+    separate_inducing: bool = False
     _objective: ClassVar[type[Objective]] = TitsiasBound
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        *,
-        inducing: int | ArrayLike = 200,
-        learn_inducing: bool = False,
-        separate_inducing: bool = False,
-        **settings: Any,
-    ) -> None:
-        super().__init__(kernel, **settings)
-        self.inducing, self.learn_inducing = inducing, check_flag(learn_inducing, "learn_inducing")
-        self.separate_inducing = check_flag(separate_inducing, "separate_inducing")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_flag(self.learn_inducing, "learn_inducing")
+        check_flag(self.separate_inducing, "separate_inducing")

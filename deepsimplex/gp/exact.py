@@ -117,7 +117,7 @@ class ExactGaussianProcess(GaussianProcess):
 
     Parameters
     ----------
-    **settings : dict
+    kernel, ard, noise, scale_features, max_iter, n_restarts, random_state
         See ``GaussianProcess``.
 
     Notes

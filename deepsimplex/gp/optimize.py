@@ -111,11 +111,8 @@ def minimize(
     for start in starts:
         search.run(pack(start), max_iter)
     if search.cut_short:
-        warn_caller(
-            f"the hyperparameters were still moving after max_iter={max_iter}: raise it, or scale the features if they "
-            "are not",
-            ConvergenceWarning,
-        )
+        hint = "raise it, or scale the features"
+        warn_caller(f"the hyperparameters were still moving after max_iter={max_iter}: {hint}", ConvergenceWarning)
     return Optimum(unpack(search.best, starts[0]), search.least, search.iteration)
 
 

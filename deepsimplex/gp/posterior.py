@@ -7,13 +7,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.batching import in_batches, row_slices
 from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.row_batches import in_batches
 
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
@@ -60,11 +59,6 @@ class Posterior(tf.Module):
     def num_features(self) -> int:
         """Number of features d."""
         return len(self._features.center)
-
-    @property
-    def latent_dim(self) -> int:
-        """Number of latent dimensions L."""
-        return int(self.weights.shape[1])
 
     @property
     def _block_rows(self) -> int:

@@ -1,6 +1,7 @@
 """Base classes of Gaussian-process regression onto latents: settings, and the objective that is minimized."""
 
 from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -26,6 +27,7 @@ _LEAST_START = 1e-3
 _FLOOR = 1e-6
 
 
+@dataclass(eq=False, repr=False)
 class GaussianProcess(ABC):
     """A Gaussian process from features to latents.
 
@@ -65,25 +67,22 @@ class GaussianProcess(ABC):
     True
     """
 
+    kernel: Any = "rbf"
+    _: KW_ONLY
+    ard: bool = False
+    noise: str = "auto"
+    scale_features: bool = True
+    max_iter: int = 200
+    n_restarts: int = 0
+    random_state: int = 0
     _objective: ClassVar[type["Objective"]]
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        *,
-        ard: bool = False,
-        noise: str = "auto",
-        scale_features: bool = True,
-        max_iter: int = 200,
-        n_restarts: int = 0,
-        random_state: int = 0,
-    ) -> None:
-        check_choice(noise, "noise", get_args(NoiseName))
-        self.kernel, self.ard, self.noise = kernel, check_flag(ard, "ard"), noise
-        self.scale_features = check_flag(scale_features, "scale_features")
-        self.max_iter = check_whole(max_iter, "max_iter", 0)
-        self.n_restarts = check_whole(n_restarts, "n_restarts", 0)
-        self.random_state = random_state
+    def __post_init__(self) -> None:
+        check_choice(self.noise, "noise", get_args(NoiseName))
+        check_flag(self.ard, "ard")
+        check_flag(self.scale_features, "scale_features")
+        check_whole(self.max_iter, "max_iter", 0)
+        check_whole(self.n_restarts, "n_restarts", 0)
 
     def fit(
         self,
@@ -212,9 +211,7 @@ class Objective(ABC):
         self.latents = Scaling.for_latents(loc_moments)
         stated = bool(scale_moments.largest.any())
         if process.noise in ("target", "scaled") and not stated:
-            raise ValueError(
-                f"noise={process.noise!r} needs a target that states its noise (ILR, Dirichlet); found none"
-            )
+            raise ValueError(f"noise={process.noise!r} needs a target that states its noise, such as ILR; found none")
         self.noise = process.noise if process.noise != "auto" else "target" if stated else "learned"
         self.drawn = *self._scaled(*drawn), classes
         self.samples: Any = samples.map(self._scaled)

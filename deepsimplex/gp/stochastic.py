@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,7 @@ class StochasticBound(TitsiasBound):
         return step(values, self.constants, sums, *(tf.constant(x, tf.float64) for x in (size, share)), *batch)
 
 
+@dataclass(eq=False, repr=False)
 class StochasticGaussianProcess(CollapsedGaussianProcess):
     """Sparse Gaussian-process regression onto latents, fitted by minibatches.
 
@@ -148,9 +149,10 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         relative change in a step. Default 0.03.
     natural_step : float
         rho, above 0 and at most 1. Default 0.1.
-    **settings
-        ``inducing`` and ``separate_inducing`` of ``CollapsedGaussianProcess``, and those of ``GaussianProcess``, of
-        which ``max_iter`` and ``n_restarts`` are not used.
+    inducing, separate_inducing
+        See ``CollapsedGaussianProcess``.
+    kernel, ard, noise, scale_features, random_state
+        See ``GaussianProcess``, of which ``max_iter`` and ``n_restarts`` are not used.
 
     Attributes
     ----------
@@ -173,24 +175,20 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     True
     """
 
+    _: KW_ONLY
+    learn_inducing: bool = True
+    epochs: int = 30
+    batch_size: int | None = None
+    learning_rate: float = 0.03
+    natural_step: float = 0.1
     _objective = StochasticBound
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        *,
-        learn_inducing: bool = True,
-        epochs: int = 30,
-        batch_size: int | None = None,
-        learning_rate: float = 0.03,
-        natural_step: float = 0.1,
-        **settings: Any,
-    ) -> None:
-        super().__init__(kernel, learn_inducing=learn_inducing, **settings)
-        self.minibatches = Minibatches(epochs, batch_size, learning_rate, natural_step)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.minibatches = Minibatches(self.epochs, self.batch_size, self.learning_rate, self.natural_step)
 
     def _optimize(self, objective: StochasticBound, report: Report) -> Optimum:
-        values, epochs = objective.start, self.minibatches.epochs
+        values, epochs = objective.start, self.epochs
         sums = objective.sums(values)
         steps = self.minibatches.train(objective.step, values, sums, objective.samples, self.random_state)
         for epoch, mean, values, _ in steps:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import keras
@@ -19,14 +20,9 @@ MeanFunction = Literal["linear", "zero"]
 MEAN_FUNCTIONS = ("linear", "zero")
 
 
-class _PerSample(keras.regularizers.Regularizer):
+def _per_sample(divergence: Callable[[Any], Any], sample_count: keras.Variable, weight: Any) -> Any:
     """Regularizer: a divergence of a weight, divided by the number of samples."""
-
-    def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
-        self.divergence, self.sample_count = divergence, sample_count
-
-    def __call__(self, x: Any) -> Any:
-        return ops.divide_no_nan(self.divergence(x), self.sample_count)
+    return ops.divide_no_nan(divergence(weight), sample_count)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -111,10 +107,10 @@ class VariationalGaussianProcess(Head):
     statistics. The learned scale and shift, which the lengthscale and the linear mean could express as well, train
     faster than these do.
 
-    The divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples) stands among the losses of the
-    layer as the regularizers of its weights. A model adds it once to what it minimizes, however often it calls the
-    layer. Where the data term is the mean over samples of E_q[-log p(z | f(x))] and ``effective_samples`` is None, the
-    sum is the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have
+    The layer's ``losses`` hold the divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples), as
+    they hold regularizers of weights. A model adds it once to what it minimizes, however often it calls the layer.
+    Where the data term is the mean over samples of E_q[-log p(z | f(x))] and ``effective_samples`` is None, the sum is
+    the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have
     -log E_q[p(z | f(x))] there, the predictive density itself: the objective of Jankowiak et al., whose variances they
     find better calibrated. As with any Keras regularizer a frozen layer adds nothing, and sample weights do not apply
     to it: scale them to mean one.
@@ -193,11 +189,13 @@ class VariationalGaussianProcess(Head):
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
-        count = keras.initializers.Constant(self._effective(self.num_samples or 0))
+        count = self.num_samples or 0
+        count = keras.initializers.Constant(min(count, self.effective_samples or count))
         self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
-        self.mean = self._weight("mean", (M, L), regularizer=_PerSample(self._divergence_of_means, self.sample_count))
-        per_sample = _PerSample(self._divergence_of_factors, self.sample_count)
+        per_sample = partial(_per_sample, self._divergence_of_means, self.sample_count)
+        self.mean = self._weight("mean", (M, L), regularizer=per_sample)
+        per_sample = partial(_per_sample, self._divergence_of_factors, self.sample_count)
         self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=per_sample)
         if self.mean_function == "linear":
             self.slope = self._weight("slope", (d, L))
@@ -276,10 +274,7 @@ class VariationalGaussianProcess(Head):
         50.0
         """
         if self.num_samples is None:
-            self.sample_count.assign(self._effective(num_samples))
-
-    def _effective(self, num_samples: int) -> int:
-        return num_samples if self.effective_samples is None else min(num_samples, self.effective_samples)
+            self.sample_count.assign(min(num_samples, self.effective_samples or num_samples))
 
     def call(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         # features: [N, d]

@@ -74,10 +74,10 @@ def fit_glvq(
     width = float(np.sqrt(np.average(np.sum(np.square(X - center), axis=1), weights=weights))) or 1.0
     cost = RelativeDistanceCost((X - center) / width, y, labels, activation, steepness, weights)
 
-    def unscaled(V: Value, _: Value | None) -> tuple[Value, None]:
+    def unscaled(V: Value) -> tuple[Value, None]:
         return V * width + center, None
 
-    return _minimize(cost, (W - center) / width, None, unscaled, weights.sum(), max_iter, tol, report)
+    return _minimize(cost, [(W - center) / width], unscaled, weights.sum(), max_iter, tol, report)
 
 
 def fit_gmlvq(
@@ -160,7 +160,7 @@ def fit_gmlvq(
         omega[: len(A), varies] = A @ S
         return prototypes, omega / np.linalg.norm(omega)
 
-    return _minimize(penalized_cost, V, A, unwhitened, weights.sum(), max_iter, tol, report)
+    return _minimize(penalized_cost, [V, A], unwhitened, weights.sum(), max_iter, tol, report)
 
 
 def rank_penalty(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -253,17 +253,17 @@ def _class_means(X: NDArray[np.float64], y: NDArray[np.int64], weights: Any, cla
 
 def _minimize(
     cost: Callable[..., tuple[float, Value, Any]],
-    V: Value,
-    A: Value | None,
+    start: list[Value],
     restored: Callable[..., tuple[Value, Value | None]],
     total: float,
     max_iter: int,
     tol: float,
     report: Report | None,
 ) -> PrototypeFit:
-    """Minimize by L-BFGS a sum over samples of weight ``total`` by prototypes V and, unless it is None, a matrix A.
+    """Minimize by L-BFGS a sum over samples of weight ``total`` by prototypes V and, if it is learned, a matrix A.
 
-    ``cost(V, A)`` returns it with its gradients; ``restored(V, A)`` are prototypes and Omega for the given features.
+    ``start`` holds both. ``cost(V, A)`` returns the sum and its gradients; ``restored(V, A)`` are prototypes and Omega
+    for the given features.
     """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
@@ -271,8 +271,10 @@ def _minimize(
     check_whole(max_iter, "max_iter", 0)
     check_number(tol, "tol", least=0.0, most=1.0)
 
-    def parts(theta: Value) -> tuple[Value, Value | None]:
-        return theta[: V.size].reshape(V.shape), None if A is None else theta[V.size :].reshape(A.shape)
+    sizes = np.cumsum([part.size for part in start])
+
+    def parts(theta: Value) -> list[Value]:
+        return [part.reshape(like.shape) for part, like in zip(np.split(theta, sizes[:-1]), start, strict=True)]
 
     def mean(theta: Value) -> tuple[float, Value]:
         value, *gradients = cost(*parts(theta))
@@ -281,9 +283,9 @@ def _minimize(
     def fit(theta: Value, value: float, n_iter: int) -> PrototypeFit:
         return PrototypeFit(*restored(*parts(theta)), total * float(value), n_iter)
 
-    start = V.ravel() if A is None else np.concatenate([V.ravel(), A.ravel()])
+    theta = np.concatenate([part.ravel() for part in start])
     if max_iter == 0:
-        return fit(start, mean(start)[0], 0)
+        return fit(theta, mean(theta)[0], 0)
     iterations = itertools.count(1)
 
     def callback(intermediate_result: Any) -> None:
@@ -292,6 +294,6 @@ def _minimize(
 
     options = {"maxiter": max_iter, "maxcor": 20, "ftol": tol, "gtol": 1e-7}
     # Small products are faster on one thread: several would wait for one another.
-    with threadpool_limits(1 if start.size < _LARGE else None):
-        end = minimize(mean, start, jac=True, method="L-BFGS-B", options=options, callback=callback)
+    with threadpool_limits(1 if theta.size < _LARGE else None):
+        end = minimize(mean, theta, jac=True, method="L-BFGS-B", options=options, callback=callback)
     return fit(end.x, end.fun, int(end.nit))

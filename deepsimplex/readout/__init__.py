@@ -2,8 +2,15 @@
 
 from deepsimplex.readout.argmax_readout import argmax, argmax_error, monte_carlo_standard_error
 from deepsimplex.readout.gradients import feature_gradients
-from deepsimplex.readout.layers import READOUTS, ArgmaxReadout, SoftmaxReadout, class_intervals, method_for
-from deepsimplex.readout.readout_base import ClassIntervals, Readout
+from deepsimplex.readout.layers import (
+    READOUTS,
+    ArgmaxReadout,
+    ClassIntervals,
+    Readout,
+    SoftmaxReadout,
+    class_intervals,
+    method_for,
+)
 from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
 

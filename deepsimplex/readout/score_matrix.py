@@ -1,7 +1,6 @@
 """Scores S f of a latent point f: their moments under a latent Gaussian, and the decision function of two classes."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,51 +18,52 @@ LARGEST = 1e100
 """Largest score of a class, whose squares do not overflow."""
 
 
-@dataclass(frozen=True, eq=False)
+def check_scores(scores: ArrayLike | None) -> NDArray[np.float64] | None:
+    """Return a score matrix [n, L], n >= 2, as float64; None, which stands for the vertices, as it is."""
+    if scores is None:
+        return None
+    matrix = check_array(scores, "scores", "[n, L]", least=2)
+    if (largest := np.abs(matrix).max(initial=0.0)) > LARGEST:
+        raise ValueError(
+            f"scores must lie between -{LARGEST:g} and {LARGEST:g}, so that their squares are finite; found "
+            f"{largest:g} in size"
+        )
+    return matrix
+
+
 class Scores:
     """The score matrix S: class y scores ``S[y] . f`` at a latent point f.
 
     Parameters
     ----------
+    scores : ndarray, shape [n, L], or None
+        P, tau P, V^T or I, or any other real matrix, as ``check_scores`` returns it. None stands for the vertices P.
+    latent_dim : int
+        L, the number of latent dimensions.
+
+    Attributes
+    ----------
     matrix : ndarray, shape [n, L]
-        P, tau P, V^T or I, or any other real matrix.
+    num_classes : int
+        n.
+    centered : ndarray, shape [n, L]
+        S minus its mean row: a shift common to all classes changes neither argmax nor softmax.
     """
 
-    matrix: NDArray[np.float64]
+    def __init__(self, scores: NDArray[np.float64] | None, latent_dim: int) -> None:
+        self.matrix = vertices(latent_dim + 1) if scores is None else scores
+        if self.matrix.shape[1] != latent_dim:
+            raise ValueError(
+                f"scores must have shape [n, L] with the L = {latent_dim} of the latent; found {self.matrix.shape}"
+            )
+        self.num_classes = len(self.matrix)
+        self.centered = self.matrix - self.matrix.mean(axis=0)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scores) and np.array_equal(self.matrix, other.matrix)
 
     def __hash__(self) -> int:
         return hash((self.matrix.shape, self.matrix.tobytes()))
-
-    @classmethod
-    def of(cls, scores: ArrayLike | None, latent_dim: int) -> "Scores":
-        """Check ``scores`` against the latent dimension; None stands for the vertices of the simplex."""
-        if scores is None:
-            return cls(vertices(latent_dim + 1))
-        matrix = check_array(scores, "scores", "[n, L]")
-        if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] != latent_dim:
-            raise ValueError(
-                f"scores must have shape [n, L] with n >= 2 classes and the L = {latent_dim} of the latent; "
-                f"found {matrix.shape}"
-            )
-        if (largest := np.abs(matrix).max(initial=0.0)) > LARGEST:
-            raise ValueError(
-                f"scores must lie between -{LARGEST:g} and {LARGEST:g}, so that their squares are finite; found "
-                f"{largest:g} in size"
-            )
-        return cls(matrix)
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes n."""
-        return int(self.matrix.shape[0])
-
-    @cached_property
-    def centered(self) -> NDArray[np.float64]:
-        """S minus its mean row, shape [n, L]: a shift common to all classes changes neither argmax nor softmax."""
-        return self.matrix - self.matrix.mean(axis=0)
 
     @cached_property
     def independent_variance(self) -> float | None:
@@ -170,7 +170,7 @@ def decision_function(latent: LatentGaussian | dict[str, Any], j: int, k: int, s
     array([0.7])
     """
     latent = LatentGaussian.of(latent)
-    S = Scores.of(scores, latent.latent_dim).matrix
+    S = Scores(check_scores(scores), latent.latent_dim).matrix
     for name, value in (("j", j), ("k", k)):
         if not isinstance(value, Hashable) or value not in range(len(S)):
             raise ValueError(f"{name} must be a class in 0..{len(S) - 1}; found {value!r}")

@@ -1,6 +1,6 @@
 """CASIMAC targets: latents made of distances to the nearest samples of every class."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -11,27 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.registry import registered_function, registered_name
-from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
-from deepsimplex.distances import class_neighbors, get_distance, neighbor_error
+from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole
+from deepsimplex.distances import get_distance
 from deepsimplex.distances.approximate_search import check_candidates
 from deepsimplex.distances.exact_search import EXECUTORS, Classes, Executor
-from deepsimplex.distances.neighbors import Method
+from deepsimplex.distances.neighbors import Method, nearest_error, nearest_neighbors
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import Composition
-from deepsimplex.targets.generalized_mapping import (
-    Reduction,
-    check_attraction,
-    check_class_sizes,
-    checked,
-    inverse_mean,
-    mean,
-    per_count,
-    root_mean_square,
-    strengths,
-)
 from deepsimplex.targets.neighbor_cache import cached_search
 from deepsimplex.targets.target import Target
+
+# Ascending distances [M, k] to values [M].
+Reduction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -40,9 +32,9 @@ class CASIMAC(Target):
 
     f(x, y) = - sum_{y' != y} f_C(alpha A + beta R_{y'}) p_{y'}, with the attraction A = 1 / (mean distance to the
     k_alpha nearest samples of the same class at positive distance) and the repulsion R_{y'} = mean distance to the
-    k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13), and the
-    nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
-    that lies in two classes at once and has no attraction. The targets carry no noise.
+    k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13). A latent lies
+    nearest to the vertex of its sample's class (Eq. 10). It lies as near to another if that class's coefficient is
+    zero, as for equal samples of two classes without attraction. The targets carry no noise.
 
     Distances have the units of the samples. A positive factor on all latents changes no argmax readout, but a regressor
     starts at unit scale in every dimension: latents are therefore divided by their root mean square over the training
@@ -261,7 +253,7 @@ class CASIMAC(Target):
 
     def neighbor_error(self) -> float | None:
         """Leave-one-out error of the nearest neighbor, over at most 1000 training samples; None before fit."""
-        return None if self._samples is None else neighbor_error(*self._samples, self.distance)
+        return None if self._samples is None else nearest_error(*self._samples, self.num_classes_, self.distance)
 
     def default_loss(self) -> keras.losses.Loss:
         """``losses.Composition()``: soft labels made of the distances train better probabilities than latents do."""
@@ -269,9 +261,7 @@ class CASIMAC(Target):
 
     def _compared(self, x: Any) -> NDArray[Any]:
         """Return the checked array that distances compare: x itself, or several inputs joined."""
-        samples = unmasked(self.distance.join(x) if isinstance(x, Mapping | tuple) else x, "x")
-        self.distance.check(samples)
-        return samples
+        return self.distance.check(self.distance.join(x) if isinstance(x, Mapping | tuple) else x)
 
     def _observations(
         self, queries: NDArray[Any] | None = None, query_labels: NDArray[np.int64] | None = None
@@ -299,13 +289,13 @@ class CASIMAC(Target):
         self._latest.pop(kind, None)
         k, classes = self._neighborhood()
         search = partial(
-            class_neighbors,
+            nearest_neighbors,
             *self._samples,
+            self.num_classes_,
             self.distance,
             k,
             queries=queries,
             query_labels=query_labels,
-            num_classes=self.num_classes_,
             exclude_duplicates=True,  # Eq. 7a
             classes=classes,
             method=self.method,
@@ -314,11 +304,15 @@ class CASIMAC(Target):
             show_progress=self.show_progress,
         )
         labels = self._samples[1] if query_labels is None else query_labels
-        shape = len(labels), self.num_classes_, k
-        distances, recall, self._from_cache = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
+        if self.cache_dir is None:
+            neighbors, self._from_cache = search(), False
+        else:
+            shape = len(labels), self.num_classes_, k
+            neighbors = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
+            self._from_cache = neighbors.from_cache
         if queries is None:
-            self.recall_ = recall
-        latents = -self._coefficients(distances, labels) @ self.scores(self.num_classes_)
+            self.recall_ = neighbors.recall
+        latents = -self._coefficients(neighbors.distances, labels) @ self.scores(self.num_classes_)
         self._latest[kind] = key, latents
         return latents
 
@@ -394,3 +388,92 @@ class CASIMAC(Target):
     def __getstate__(self) -> dict[str, Any]:
         """State of copies and pickles: everything but the training samples and their latents."""
         return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
+
+
+# Generalized mapping from neighbor distances to coefficients of the vertices [CASIMAC Eq. 32-33]
+
+
+def mean(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each row: the repulsion of Eq. 6."""
+    return distances.mean(axis=1)
+
+
+def inverse_mean(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / mean of each row: the attraction of Eq. 5."""
+    return 1 / distances.mean(axis=1)
+
+
+def per_count(function: Reduction, distances: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Apply ``function`` to the finite values of every row of inf-padded distances [M, k]."""
+    counts = np.isfinite(distances).sum(axis=1)
+    values = np.empty(len(distances))
+    for count in np.unique(counts):
+        rows = counts == count
+        values[rows] = checked(function, distances[rows, :count], name)
+    return values
+
+
+def checked(function: Reduction, argument: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Return ``function(argument)``; raise unless it is one finite, non-negative value per row (Eq. 32-33)."""
+    values = np.asarray(function(argument), dtype=np.float64)
+    if values.shape != argument.shape[:1]:
+        raise ValueError(f"{name} must return one value per row of {argument.shape}; found shape {values.shape}")
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if np.any(wrong):
+        raise ValueError(f"{name} must return finite values that are not negative; found {values[np.argmax(wrong)]}")
+    return values
+
+
+def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
+    """Raise ValueError if a class has too few samples: attraction needs two samples of each, repulsion one."""
+    sizes = np.bincount(labels, minlength=num_classes)
+    if repulsion and not np.all(sizes):
+        raise ValueError(
+            "every class needs samples, since latents are repelled by distances to each; found none of class "
+            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber the "
+            "others, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
+        )
+    if attraction and np.any(sizes == 1):
+        raise ValueError(
+            "attraction needs at least two samples of a class; found a single one of class "
+            f"{_listed(np.flatnonzero(sizes == 1))}. Add samples, or set attraction_strength=0 (gamma=1)"
+        )
+
+
+def check_attraction(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    """Raise ValueError if a sample has no neighbor in its class at positive distance: ``distances`` [N, k] are inf."""
+    missing = np.flatnonzero(np.isinf(distances[:, 0]))
+    if len(missing):
+        raise ValueError(
+            "attraction needs a sample in x of the same class at positive distance (Eq. 7a); found none for "
+            f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
+            "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
+        )
+
+
+def _listed(classes: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(c) for c in classes[:10])
+    return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"
+
+
+def root_mean_square(latents: NDArray[np.float64]) -> float:
+    """Root mean square of latents; 1 where all are 0, as for samples that lie in every class at once."""
+    largest = float(np.abs(latents).max(initial=0.0))  # apart, since squares overflow where sizes do not
+    return largest * float(np.sqrt(np.mean(np.square(latents / largest)))) if largest else 1.0
+
+
+def strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:
+    """Return beta and alpha, of the two strengths or of gamma (Eq. 19)."""
+    beta = check_number(repulsion, "repulsion_strength", least=0)
+    alpha = check_number(attraction, "attraction_strength", least=0)
+    if gamma is not None:
+        if (beta, alpha) != (1.0, 0.0):
+            raise ValueError(
+                "gamma sets repulsion_strength=gamma and attraction_strength=1-gamma: give gamma or the strengths, "
+                f"not both; found gamma={gamma!r}, repulsion_strength={repulsion!r}, attraction_strength={attraction!r}"
+            )
+        beta = check_number(gamma, "gamma", least=0, most=1)
+        alpha = 1 - beta
+    if alpha == 0 and beta == 0:
+        raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
+    return beta, alpha

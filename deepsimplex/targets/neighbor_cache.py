@@ -34,14 +34,14 @@ class Distances(NamedTuple):
 
 
 def cached_search(
-    cache_dir: Path | None, key: str, shape: tuple[int, ...], search: Callable[..., Neighbors], resumes: bool
+    cache_dir: Path, key: str, shape: tuple[int, ...], search: Callable[..., Neighbors], resumes: bool
 ) -> Distances:
     """Load the distances stored under ``key``, or search for neighbors and store them.
 
     Parameters
     ----------
-    cache_dir : pathlib.Path or None
-        The folder; created if needed. None stores nothing.
+    cache_dir : pathlib.Path
+        The folder; created if needed.
     key : str
         Digest of everything the distances depend on.
     shape : tuple of int
@@ -62,9 +62,6 @@ def cached_search(
         When a stored file is damaged (it is replaced), and when storing fails, e.g. on a full disk: the result is
         returned nevertheless.
     """
-    if cache_dir is None:
-        neighbors = search(checkpoint=None)
-        return Distances(neighbors.distances, neighbors.recall, False)
     path = cache_dir / f"neighbors-{key}.npz"
     if path.exists():
         remove_leftovers(path)

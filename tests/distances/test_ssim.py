@@ -232,5 +232,5 @@ def test_bright_images_far_from_zero():
     for offset in (1e3, 1e6):
         D = SSIM(3, dtype="float64").pairwise(x + offset, x + offset)
         np.testing.assert_allclose(SSIM(3).pairwise(x + offset, x + offset), D, atol=1e-4)
-    with pytest.raises(ValueError, match=r"X must lie within 1e\+08 times data_range=1 of zero; found 1e\+09"):
+    with pytest.raises(ValueError, match=r"^X must.*found 1e\+09"):
         SSIM(3).pairwise(x + 1e9, x)

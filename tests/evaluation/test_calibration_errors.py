@@ -127,10 +127,10 @@ def test_other_invalid_arguments_raise():
     y, p = sure_predictions(3, samples=5)
     with pytest.raises(ValueError, match="top_label and class_index exclude each other"):
         evaluation.reliability_curve(y, p, class_index=1, top_label=True)
-    with pytest.raises(ValueError, match="binning must be one of width, mass; found 'adaptive'"):
+    with pytest.raises(ValueError, match=r"binning must.*found 'adaptive'"):
         evaluation.reliability_curve(y, p, binning="adaptive")
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
-        with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
+        with pytest.raises(ValueError, match=r"bins must.*found 0"):
             getattr(evaluation, name)(y, p, 0)
-    with pytest.raises(ValueError, match=r"bins must be a whole number, at least 1; found 2\.5"):
+    with pytest.raises(ValueError, match=r"bins must.*found 2\.5"):
         evaluation.brier_decomposition(y, p, 2.5)

@@ -105,12 +105,12 @@ def test_pixelation_gives_constant_blocks(images):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((np.zeros((4, 8)), "contrast", 1), ValueError, r"images must have shape \[N, H, W\]"),
+        ((np.zeros((4, 8)), "contrast", 1), ValueError, r"images must.*found \[4, 8\]"),
         ((np.zeros((4, 8, 8), int), "contrast", 1), TypeError, "images must be floats in .* found dtype int64"),
-        ((np.full((4, 8, 8), 255.0), "contrast", 1), ValueError, r"images must lie in \[0, 1\]; found 255 to 255"),
+        ((np.full((4, 8, 8), 255.0), "contrast", 1), ValueError, r"images must.*found 255 to 255"),
         ((np.full((4, 8, 8), np.nan), "contrast", 1), ValueError, "images must be finite"),
-        ((np.zeros((4, 8, 8)), "fog", 1), ValueError, "name must be one of gaussian_noise, .*; found 'fog'"),
-        ((np.zeros((4, 8, 8)), "contrast", 4), ValueError, "severity must be a whole number, at most 3; found 4"),
+        ((np.zeros((4, 8, 8)), "fog", 1), ValueError, r"name must.*found 'fog'"),
+        ((np.zeros((4, 8, 8)), "contrast", 4), ValueError, r"severity must.*found 4"),
     ],
 )
 def test_invalid_arguments_raise(arguments, error, message):

@@ -237,9 +237,9 @@ def test_fixed_inducing_points_stay(rings):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"link": "ilrr"}, "link must be one of"),
-        ({"epochs": -1}, "epochs must be"),
-        ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
+        ({"link": "ilrr"}, r"link must.*found 'ilrr'"),
+        ({"epochs": -1}, r"epochs must.*found -1"),
+        ({"learning_rate": -1.0}, r"learning_rate must.*found -1\.0"),
     ],
 )
 def test_invalid_arguments_raise(arguments, message):
@@ -249,7 +249,7 @@ def test_invalid_arguments_raise(arguments, message):
 
 def test_missing_labels_raise(rings):
     X, y = rings
-    with pytest.raises(ValueError, match=r"y must hold one label for each of the \d+ rows of X"):
+    with pytest.raises(ValueError, match=r"^y must.*found shape \(59, 3\)"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
 
 

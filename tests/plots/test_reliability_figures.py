@@ -178,11 +178,11 @@ def test_absent_class_has_frequency_zero():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classes": [0, 10]}, r"classes must be different ones of 0\.\.9, at least one; found \[0, 10\]"),
-        ({"classes": [1, 1]}, "classes must be different ones"),
-        ({"classes": []}, "at least one"),
-        ({"class_names": ["a"]}, "class_names must hold one name for each of the 10"),
-        ({"bins": 0}, "bins must be a whole number"),
+        ({"classes": [0, 10]}, r"classes must.*found \[0, 10\]"),
+        ({"classes": [1, 1]}, r"classes must.*found \[1, 1\]"),
+        ({"classes": []}, r"classes must.*found \[\]"),
+        ({"class_names": ["a"]}, r"class_names must.*found \['a'\]"),
+        ({"bins": 0}, r"bins must.*found 0"),
     ],
 )
 def test_invalid_panel_arguments_raise(digits, options, message):

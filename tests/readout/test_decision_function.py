@@ -34,8 +34,8 @@ def test_nan_raises_in_arrays_and_propagates_in_tensors():
 @pytest.mark.parametrize(
     ("loc", "scores", "message"),
     [
-        (np.zeros(3), None, r"loc must have shape \[N, L\]"),
-        (np.zeros((2, 3)), np.eye(4), r"scores must have shape \[n, L\]"),
+        (np.zeros(3), None, r"loc must.*found \(3,\)"),
+        (np.zeros((2, 3)), np.eye(4), r"scores must.*found \(4, 4\)"),
         (np.zeros((2, 3)), np.full((4, 3), np.inf), "scores must be finite"),
     ],
 )
@@ -62,7 +62,9 @@ def test_decision_function_is_the_signed_distance_from_the_boundary(construction
     np.testing.assert_allclose(decision_function(tensors, 1, 2, P), [0.3, 0.0, -0.25], atol=1e-15)
 
 
-@pytest.mark.parametrize(("j", "k", "message"), [(0, 3, "k must be a class"), (1, 1, "classes of different scores")])
+@pytest.mark.parametrize(
+    ("j", "k", "message"), [(0, 3, r"^k must.*found 3"), (1, 1, r"j and k must.*found j = 1, k = 1")]
+)
 def test_invalid_classes_raise(j, k, message):
     with pytest.raises(ValueError, match=message):
         decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)

@@ -125,5 +125,5 @@ def test_zero_probabilities_have_finite_logarithms():
     "use", [readout_layer, lambda layer: class_intervals(latents(2, 2, "isotropic"), readout=layer)]
 )
 def test_other_layers_are_not_readouts(use):
-    with pytest.raises(TypeError, match=r"readout must be .* or a Readout; found <PlainLayer"):
+    with pytest.raises(TypeError, match=r"readout must.*found <PlainLayer"):
         use(PlainLayer())

@@ -199,13 +199,13 @@ def test_calls_are_reproducible():
 
 
 def test_invalid_num_points_raises():
-    with pytest.raises(ValueError, match="num_points must be a power of two"):
+    with pytest.raises(ValueError, match=r"num_points must.*found 100"):
         softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, num_points=100)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"method": "exact"}, "method='exact' needs two classes"),
-    ({"method": "monte_carlo"}, "method must be one of auto, exact, quasi_monte_carlo"),
+    ({"method": "monte_carlo"}, r"method must.*found 'monte_carlo'"),
 ])  # fmt: skip
 def test_invalid_method_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
@@ -213,7 +213,7 @@ def test_invalid_method_raises(arguments, message):
 
 
 def test_unknown_readout_raises():
-    with pytest.raises(ValueError, match="readout must be one of argmax, softmax"):
+    with pytest.raises(ValueError, match=r"readout must.*found 'probit'"):
         method_for({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, readout="probit")
 
 
@@ -275,7 +275,7 @@ def test_table_gradient_is_the_same_in_row_batches(dtype, monkeypatch):
 
     monkeypatch.setattr("deepsimplex.readout.gumbel.convolution", recorded)
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
     pieces = gradient()
     assert rows == [7, 3, 3, 1]
     for batched, expected in zip(pieces, whole, strict=True):
@@ -309,7 +309,7 @@ def test_tape_keeps_no_tensor_of_a_row_batch(spread, monkeypatch):
         return tape.gradient(value, [loc, scale])
 
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 1)
     for name in ("_log_cdf_and_hazard", "convolution"):
         monkeypatch.setattr(gumbel, name, watched(getattr(gumbel, name)))
     for batched, expected in zip(gradient(), whole, strict=True):

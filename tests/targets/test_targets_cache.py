@@ -14,8 +14,8 @@ from tests.full_disk import files_no_larger_than
 
 @pytest.fixture
 def calls(monkeypatch):
-    calls, real = [], module.class_neighbors
-    monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
+    calls, real = [], module.nearest_neighbors
+    monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
     return calls
 
 
@@ -53,7 +53,7 @@ def test_targets_of_other_parameters_share_distances(tmp_path, calls):
         lambda folder: make(folder, gamma=0.5).fit_transform(X, Y),
         lambda folder: make(folder, distance="cityblock").fit_transform(X, Y),
         lambda folder: make(folder).fit_transform(X.astype(np.float32), Y),
-        lambda folder: make(folder).fit_transform(X.reshape(12, 3, 1), Y),
+        lambda folder: make(folder).fit_transform(np.hstack([X, np.zeros((12, 1))]), Y),
         lambda folder: make(folder).fit_transform(X[::-1], Y),
         lambda folder: make(folder).fit_transform(X, Y[::-1]),
         lambda folder: make(folder).fit(X, Y).transform(X, Y),
@@ -90,7 +90,7 @@ def test_recall_of_approximate_search_is_cached(tmp_path, calls, monkeypatch):
     exact = CASIMAC("cityblock", cache_dir=tmp_path)
     assert np.abs(exact.fit_transform(x, y).loc - latent.loc).max() > 0
     assert exact.recall_ == 1
-    with pytest.raises(ValueError, match="candidates_per_class must be None unless method='approximate'; found 3"):
+    with pytest.raises(ValueError, match=r"candidates_per_class must.*found 3"):
         CASIMAC(candidates_per_class=3)
 
 
