@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import keras
@@ -18,11 +17,6 @@ from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distan
 COVARIANCES = ("isotropic", "diagonal")
 MeanFunction = Literal["linear", "zero"]
 MEAN_FUNCTIONS = ("linear", "zero")
-
-
-def _per_sample(divergence: Callable[[Any], Any], sample_count: keras.Variable, weight: Any) -> Any:
-    """Regularizer: a divergence of a weight, divided by the number of samples."""
-    return ops.divide_no_nan(divergence(weight), sample_count)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -193,10 +187,8 @@ class VariationalGaussianProcess(Head):
         count = keras.initializers.Constant(min(count, self.effective_samples or count))
         self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
-        per_sample = partial(_per_sample, self._divergence_of_means, self.sample_count)
-        self.mean = self._weight("mean", (M, L), regularizer=per_sample)
-        per_sample = partial(_per_sample, self._divergence_of_factors, self.sample_count)
-        self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=per_sample)
+        self.mean = self._weight("mean", (M, L))
+        self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=self._divergence_per_sample)
         if self.mean_function == "linear":
             self.slope = self._weight("slope", (d, L))
             self.offset = self._weight("offset", (L,))
@@ -328,16 +320,16 @@ class VariationalGaussianProcess(Head):
         >>> float(layer.kl_divergence())
         0.0
         """
-        return self._divergence_of_means(self.mean) + self._divergence_of_factors(self.raw_factor)
-
-    def _divergence_of_means(self, mean: Any) -> Any:
-        return 0.5 * ops.sum(ops.square(mean))
-
-    def _divergence_of_factors(self, raw: Any) -> Any:
-        """Sum of (tr S - M - log |S|) / 2 over latent dimensions; the weights' diagonal is the logarithm of R's."""
+        # (m^T m + tr S - M - log |S|) / 2 for every latent dimension; the weights' diagonal is the logarithm of R's.
+        raw = self.raw_factor
         shared_by = self.latent_dim // raw.shape[0]
         excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
-        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype)))
+        factors = shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype)))
+        return 0.5 * ops.sum(ops.square(self.mean)) + factors
+
+    def _divergence_per_sample(self, raw_factor: Any) -> Any:
+        """Regularizer of all weights of q, which Keras adds to the losses once."""
+        return ops.divide_no_nan(self.kl_divergence(), self.sample_count)
 
     def get_config(self) -> dict[str, Any]:
         sizes = ("num_classes", "inducing", "num_samples", "effective_samples", "latent_dim", "jitter", "scale_floor")
