@@ -183,8 +183,8 @@ class VariationalGaussianProcess(Head):
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
-        count = self.num_samples or 0
-        count = keras.initializers.Constant(min(count, self.effective_samples or count))
+        N = self.num_samples or 0
+        count = keras.initializers.Constant(min(N, self.effective_samples or N))
         self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
         self.mean = self._weight("mean", (M, L))
