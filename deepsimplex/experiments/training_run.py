@@ -153,8 +153,9 @@ def fit_after_training(
     ConfigurationError
         When one of them cannot be fitted; the saved model is kept.
     """
-    held_out, sets = (split.x_validation, split.y_validation), config.calibration.sets
+    held_out = split.x_validation, split.y_validation
     options: dict[str, Any] = {"batch_size": BATCH}
+    sets = config.calibration.sets
     steps: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
         ("density", config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),
         ("method", config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
