@@ -38,26 +38,27 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Fill in the markers of a page.
 
     ``<!-- figure NAME: caption -->`` becomes the figure, or its caption alone if it has not been drawn.
-    ``<!-- results NAME --> ... <!-- end -->`` becomes the table of training/results/NAME.json if that file exists, and
-    stays as written otherwise. ``<!-- include FILE -->`` becomes a file of the repository, its links those of the site.
+    ``<!-- results NAME --> ... <!-- end -->``, at the start of a line, becomes the table of
+    training/results/NAME.json if that file exists, and stays as written otherwise. ``<!-- include FILE -->`` becomes a
+    file of the repository, its links those of the site.
     """
 
-    def include(found: re.Match[str]) -> str:
-        return (ROOT / found[1]).read_text(encoding="utf-8").replace("](docs/", "](")
+    def include(match: re.Match[str]) -> str:
+        return (ROOT / match[1]).read_text(encoding="utf-8").replace("](docs/", "](")
 
-    def figure(found: re.Match[str]) -> str:
-        name, caption = found[1], found[2]
+    def figure(match: re.Match[str]) -> str:
+        name, caption = match[1], match[2]
         if files.get_file_from_path(f"pictures/{name}.png") is None:
             return f"*{caption}* (drawn by `make gallery`)"
         return f"![{name}](pictures/{name}.png)\n\n*{caption}*"
 
-    def results(found: re.Match[str]) -> str:
-        path = RESULTS / f"{found[1]}.json"
-        return _table(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else found[2].strip()
+    def results(match: re.Match[str]) -> str:
+        path = RESULTS / f"{match[1]}.json"
+        return _table(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else match[2].strip()
 
     markdown = re.sub(r"<!-- include (\S+) -->", include, markdown)
     markdown = re.sub(r"<!-- figure (\w+): (.*?) -->", figure, markdown, flags=re.DOTALL)
-    return re.sub(r"<!-- results (\w+) -->(.*?)<!-- end -->", results, markdown, flags=re.DOTALL)
+    return re.sub(r"^<!-- results (\w+) -->(.*?)<!-- end -->", results, markdown, flags=re.DOTALL | re.MULTILINE)
 
 
 def _table(results: dict[str, Any]) -> str:
@@ -84,12 +85,12 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
     return re.sub(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', _block, content, flags=re.DOTALL)
 
 
-def _inline(found: re.Match[str]) -> str:
-    return _mathml(found[1], "inline")
+def _inline(match: re.Match[str]) -> str:
+    return _mathml(match[1], "inline")
 
 
-def _block(found: re.Match[str]) -> str:
-    return f'<div class="formula">{_mathml(found[1], "block")}</div>'
+def _block(match: re.Match[str]) -> str:
+    return f'<div class="formula">{_mathml(match[1], "block")}</div>'
 
 
 def _mathml(formula: str, display: str) -> str:

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # Deciding: abstain, return a set, flag the unfamiliar
 #
-# A probability that can be trusted is there to be acted on.
+# Three ways to decide by calibrated probabilities.
 
 # %%
 # %matplotlib inline
@@ -35,8 +35,8 @@ model.fit(x, y, epochs=EPOCHS, batch_size=32, verbose=0)
 # %% [markdown]
 # ## The unfamiliar
 #
-# The density of the features says which samples are like those of training; probabilities are less sure elsewhere. It
-# comes first, since it changes the probabilities.
+# The density of the features shows which samples are like those of training; probabilities of others become less
+# confident. It is fitted first, since it changes the probabilities.
 
 # %%
 model.fit_density(x, y)

@@ -38,7 +38,7 @@ x, y, x_test, y_test = x[:IMAGES], y[:IMAGES], x_test[:2000], y_test[:2000]
 # %% [markdown]
 # ## The targets
 #
-# The search of nearest neighbors is exact; `cache_dir` keeps what it found for the next run.
+# The search of nearest neighbors is exact; `cache_dir` keeps the neighbors for the next run.
 
 # %%
 casimac, ssim = ds.targets.CASIMAC, ds.distances.SSIM(5)
@@ -47,7 +47,7 @@ latent = target.fit_transform(x, y)
 ds.plots.latent_space(latent[:1000], y[:1000], scores=target.scores(10), class_names=data.class_names)
 
 # %% [markdown]
-# ## The network, watched by TensorBoard
+# ## The network, with TensorBoard
 #
 # `tensorboard --logdir` with the folder's `events` shows calibration and latents, epoch by epoch.
 

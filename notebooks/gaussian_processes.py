@@ -32,9 +32,10 @@ print("smoothing", classifier.smoothing_)
 print(ds.evaluation.report(y_test, p, intervals=0.95))
 
 # %% [markdown]
-# ## How sure is it of a probability?
+# ## Credible intervals
 #
-# A probability of 0.6 may come from many samples of both classes nearby, or from none. The interval tells them apart.
+# A probability of 0.6 may come from many samples of both classes nearby, or from none. The interval distinguishes these
+# cases.
 
 # %%
 lower, upper = classifier.class_intervals(X_test, level=0.95)
@@ -49,7 +50,7 @@ for row in np.argsort(-width)[:5]:
 ds.plots.simplex(p, y_test, class_names=list(data.target_names))
 
 # %% [markdown]
-# ## Beside least squares and Dirichlet targets
+# ## Compared with least squares and Dirichlet targets
 
 # %%
 peers = {

@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Comparing classifiers in standardized partition spaces
 #
-# A forest's votes, a margin and a posterior are unsure in different units. [SPS] scales the memberships of each region,
-# the samples that a classifier puts into one class, so that they are as the test samples deserve: then the ability to
-# separate (AS) and the accuracy of memberships (Ac) can be compared between classifiers.
+# A forest's votes, a margin and a posterior express confidence in different units. [SPS] scales the memberships of each
+# region, the samples that a classifier puts into one class, so that their mean is the share of correct test samples:
+# then the ability to separate (AS) and the accuracy of memberships (Ac) can be compared between classifiers.
 
 # %%
 # %matplotlib inline

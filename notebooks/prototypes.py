@@ -11,9 +11,9 @@
 # ---
 
 # %% [markdown]
-# # Prototypes that explain themselves
+# # Prototypes that explain decisions
 #
-# A prototype is a typical sample that the classifier may move. Few of them stand for all training samples, and the
+# A prototype is a typical sample, whose position is trained. A few prototypes represent all training samples, and the
 # nearest ones explain a decision.
 
 # %%
@@ -43,8 +43,7 @@ ds.plots.relevance(classifier, wine.feature_names)
 # %% [markdown]
 # ## Images: prototypes at the end of a network
 #
-# Without a hidden layer the prototypes are images themselves. Training can move one away from
-# what looks like a digit.
+# Without a hidden layer the prototypes are images. Training can change one until it no longer looks like a digit.
 
 # %%
 data = ds.datasets.load("digits")

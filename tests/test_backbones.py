@@ -164,16 +164,16 @@ def test_backbone_by_name_with_spectral_bound():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SpectralConv2D(2, 3, bound=0.0), "bound must be a number above 0; found 0.0"),
-        (lambda: SpectralConv2D(2, 3, power_iterations=0), "power_iterations must be .* found 0"),
-        (lambda: SpectralConv2D(2, 3, groups=2), "groups and dilation_rate must be 1"),
+        (lambda: SpectralConv2D(2, 3, bound=0.0), r"bound must.*found 0.0"),
+        (lambda: SpectralConv2D(2, 3, power_iterations=0), r"power_iterations must.*found 0"),
+        (lambda: SpectralConv2D(2, 3, groups=2), r"groups and dilation_rate must.*found \{'groups'"),
         (lambda: SpectralConv2D(2, 3)(keras.Input((None, None, 2))), "needs images of a known size"),
-        (lambda: ds.backbones.resnet([0]), "filters must be a list of positive whole numbers"),
-        (lambda: ds.backbones.resnet([]), "filters must hold a number for at least one stage; found none"),
-        (lambda: ds.backbones.resnet(dropout=1.0), "dropout must be a number of at least 0 and below 1; found 1.0"),
-        (lambda: ds.backbones.resnet(spectral_bound=-1), "spectral_bound must be a number above 0; found -1"),
-        (lambda: ds.backbones.cnn(spectral_bound=0), "spectral_bound must be a number above 0; found 0"),
-        (lambda: ds.backbones.resnet(blocks=0), "blocks must be a whole number, at least 1; found 0"),
+        (lambda: ds.backbones.resnet([0]), r"filters must.*found \[0\]"),
+        (lambda: ds.backbones.resnet([]), r"filters must.*found none"),
+        (lambda: ds.backbones.resnet(dropout=1.0), r"dropout must.*found 1.0"),
+        (lambda: ds.backbones.resnet(spectral_bound=-1), r"spectral_bound must.*found -1"),
+        (lambda: ds.backbones.cnn(spectral_bound=0), r"spectral_bound must.*found 0"),
+        (lambda: ds.backbones.resnet(blocks=0), r"blocks must.*found 0"),
     ],
 )
 def test_invalid_argument_raises(make, message):

@@ -236,10 +236,10 @@ def test_invalid_input_raises(kind):
     for change, message in [
         ({"p": np.log(p)}, "p must not be negative"),
         ({"p": np.where(p == p.max(), np.nan, p)}, "p must be finite"),
-        ({"p": p[:0], "y": y[:0]}, "p must hold at least one sample"),
-        ({"y": y[1:]}, "y must hold one label for each of the 60 rows of p"),
-        ({"y": y + 1}, "y must hold class numbers 0..2"),
-        ({"sample_weight": np.ones(3)}, r"sample_weight must have shape \[60\]"),
+        ({"p": p[:0], "y": y[:0]}, r"^p must.*found none"),
+        ({"y": y[1:]}, r"^y must.*found shape \(59,\)"),
+        ({"y": y + 1}, r"^y must.*found 3 in row 3"),
+        ({"sample_weight": np.ones(3)}, r"sample_weight must.*found shape \(3,\)"),
         ({"sample_weight": -np.ones(60)}, "sample_weight must be finite, not negative and not all zero"),
         ({"sample_weight": np.zeros(60)}, "sample_weight must be finite, not negative and not all zero"),
     ]:
@@ -260,7 +260,7 @@ def test_missing_class_raises(kind):
         kind().fit(p, y, sample_weight=present)
     with pytest.raises(ValueError, match=r"found none of \[1\] among 1"):
         kind().fit([[0.4, 0.6]], [0])
-    with pytest.raises(ValueError, match=r"p must have shape \[N, 4\], as in fit; found \(9, 3\)"):
+    with pytest.raises(ValueError, match=r"^p must.*found \(9, 3\)"):
         kind().fit(p, y).transform(np.full((9, 3), 1 / 3))
 
 
@@ -348,11 +348,11 @@ def test_uninformative_latents_raise():
     right = ds.readout.argmax(latent).argmax(axis=1)
     with pytest.raises(ValueError, match=r"all 40 held-out samples are classified correctly.*PlattScaling"):
         LatentScaling().fit(latent, right)
-    with pytest.raises(ValueError, match=r"factor must lie between 0.01 and 100; found one outside for the 40"):
+    with pytest.raises(ValueError, match=r"factor must.*found one outside for the 40"):
         LatentScaling().fit(latent, (right + 1) % 3)
-    with pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.2"):
+    with pytest.raises(ValueError, match=r"^y must.*found 5 in row 0"):
         LatentScaling().fit(latent, right + 3)
-    with pytest.raises(ValueError, match="y must hold one label for each of the 40 rows of latent"):
+    with pytest.raises(ValueError, match=r"^y must.*found shape \(39,\)"):
         LatentScaling().fit(latent, right[1:])
     with pytest.raises(NotFittedError):
         LatentScaling().transform(latent)
@@ -360,9 +360,9 @@ def test_uninformative_latents_raise():
 
 def test_unknown_calibration_raises():
     assert list(ds.calibration.CALIBRATIONS) == ["temperature", "latent", "platt", "isotonic"]
-    with pytest.raises(ValueError, match=r"method must be one of .*; found 'plat'; did you mean 'platt'"):
+    with pytest.raises(ValueError, match=r"method must.*found 'plat'; did you mean 'platt'"):
         ds.calibration.CALIBRATIONS.get("plat")
-    with pytest.raises(TypeError, match="or a Calibration; found 3"):
+    with pytest.raises(TypeError, match=r"method must.*found 3"):
         ds.calibration.CALIBRATIONS.get(3)
     given = TemperatureScaling()
     assert ds.calibration.CALIBRATIONS.get(given) is given

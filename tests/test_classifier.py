@@ -280,7 +280,7 @@ def test_endless_dataset_with_distance_target_raises(few):
 
 def test_invalid_labels_in_stream_raise(few):
     (x, y), _ = few
-    with pytest.raises(ValueError, match=r"^y must hold class numbers 0\.\.9"):
+    with pytest.raises(ValueError, match=r"^y must.*found 14 in row 1"):
         make("one_hot").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
 
 
@@ -290,15 +290,15 @@ def test_invalid_labels_in_stream_raise(few):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x, y + 1), r"y must hold class numbers 0\.\.9; found 10 in row 1"),
-        (lambda x, y: (x, y - 1), r"y must hold class numbers 0\.\.9; found -1 in row"),
-        (lambda x, y: (x, y + 0.5), r"y must hold class numbers 0\.\.9; found "),
-        (lambda x, y: (x, y[:-1]), "x and y must have the same number of samples; found 300 and 299"),
+        (lambda x, y: (x, y + 1), r"^y must.*found 10 in row 1"),
+        (lambda x, y: (x, y - 1), r"^y must.*found -1 in row"),
+        (lambda x, y: (x, y + 0.5), r"^y must.*found 3\.5 in row 0"),
+        (lambda x, y: (x, y[:-1]), r"x and y must.*found 300 and 299"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 7, np.nan, x), y), "the first at index 7"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 9, np.inf, x), y), "the first at index 9"),
         (lambda x, y: (x[y != 4], y[y != 4]), "class 4"),
         (lambda x, y: (x, None), "y must be given"),
-        (lambda x, y: ([1, 2, 3], y), "x must be an array"),
+        (lambda x, y: ([1, 2, 3], y), r"^x must.*found tuple"),
     ],
 )
 def test_invalid_samples_raise(change, message, few):
@@ -310,11 +310,11 @@ def test_invalid_samples_raise(change, message, few):
     ("change", "error", "message"),
     [
         (lambda x: np.where(np.arange(100)[:, None, None] == 7, np.nan, x), ValueError, "the first at index 7"),
-        (lambda x: 1e300 * (1 + x.astype(float)), ValueError, "x must be finite in float32; found .* in 100 of 100"),
-        (lambda x: x.astype(str), TypeError, "x must hold real numbers; found dtype <U"),
-        (lambda x: x.astype(complex), TypeError, "x must hold real numbers; found dtype complex128"),
-        (lambda x: x[:0], ValueError, r"x must hold at least one sample, shape \[N, \.\.\.\]; found shape \[0, 8, 8\]"),
-        (lambda x: x[:, :7], ValueError, r"x must hold samples of shape \[8, 8\]; found shape \[100, 7, 8\]"),
+        (lambda x: 1e300 * (1 + x.astype(float)), ValueError, r"^x must.*found .* in 100 of 100"),
+        (lambda x: x.astype(str), TypeError, r"^x must.*found dtype <U"),
+        (lambda x: x.astype(complex), TypeError, r"^x must.*found dtype complex128"),
+        (lambda x: x[:0], ValueError, r"^x must.*found shape \[0, 8, 8\]"),
+        (lambda x: x[:, :7], ValueError, r"^x must.*found shape \[100, 7, 8\]"),
         (lambda x: np.ma.masked_greater(x, 0.9), ValueError, "x must not be masked; found"),
     ],
 )
@@ -381,15 +381,15 @@ def test_label_targets_accept_absent_class(few):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"class_names": ["a"]}, "class_names must hold 10 different names, one for each column of probabilities"),
-        ({"class_names": ["a"] * 10}, "class_names must hold 10 different names"),
-        ({"class_names": "abcdefghij"}, "class_names must hold 10 different names"),
-        ({"head": ds.heads.GaussianHead(4)}, "head must have latent_dim 9"),
+        ({"class_names": ["a"]}, r"class_names must.*found \['a'\]"),
+        ({"class_names": ["a"] * 10}, r"class_names must.*found \['a', 'a', 'a', 'a', 'a', 'a', 'a'"),
+        ({"class_names": "abcdefghij"}, r"class_names must.*found 'abcdefghij'"),
+        ({"head": ds.heads.GaussianHead(4)}, r"head must.*found 4"),
         ({"head": ds.heads.GaussianHead(9), "covariance": "full"}, "covariance must not be given beside head"),
-        ({"readout": "argmin"}, "argmax"),
-        ({"num_classes": 1}, "2"),
+        ({"readout": "argmin"}, r"readout must.*found 'argmin'; did you mean 'argmax'"),
+        ({"num_classes": 1}, r"num_classes must.*found 1"),
         ({"target": "casimak"}, "casimac"),
-        ({"backbone": "mlp"}, "backbone must be a keras.Model"),
+        ({"backbone": "mlp"}, r"backbone must.*found str"),
     ],
 )
 def test_incompatible_parts_raise(arguments, message):
@@ -596,7 +596,7 @@ def test_readout_with_other_number_of_classes_raises(few):
     model = ds.SimplexClassifier(
         ds.backbones.mlp([4]), "dirichlet", 10, readout=ds.readout.ArgmaxReadout(np.eye(10)[:9])
     )
-    with pytest.raises(ValueError, match=r"readout must give probabilities of shape \[N, 10\]"):
+    with pytest.raises(ValueError, match=r"readout must.*found \(300, 9\)"):
         model(x)
 
 
@@ -624,13 +624,13 @@ def test_incompatible_parts_raise_before_target_is_computed(few, monkeypatch):
     (x, y), _ = few
     model = make_compiled(keras.Sequential([keras.layers.Conv1D(4, 3)]), "casimac")
     monkeypatch.setattr(ds.targets.CASIMAC, "fit_transform", lambda *arguments: pytest.fail("worked in vain"))
-    with pytest.raises(ValueError, match="backbone must give features"):
+    with pytest.raises(ValueError, match=r"backbone must.*found <KerasTensor shape=\(None, 6, 4\)"):
         model.fit(x, y, verbose=0)
     model = make_compiled(keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()]), "casimac")
     for data in [(x[:, :7], y), (tf.data.Dataset.from_tensor_slices((x[:, :7], y)).batch(50),)]:
-        with pytest.raises(ValueError, match=r"x must hold samples of shape \[8, 8\]; found shape \[\w+, 7, 8\]"):
+        with pytest.raises(ValueError, match=r"^x must.*found shape \[\w+, 7, 8\]"):
             model.fit(*data, verbose=0)
-    with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):
+    with pytest.raises(ValueError, match=r"beta must.*found 0\.5"):
         make("casimac", covariance="full").compile(loss=ds.losses.LatentNLL(beta=0.5))
 
 
@@ -701,14 +701,14 @@ def test_reloaded_model_evaluates_and_warns_if_target_is_unfitted(fitted, four, 
     model = ds.load(tmp_path / "model.keras")
     expected = fitted.evaluate(x_test, y_test, verbose=0, return_dict=True)
     with pytest.warns(UserWarning, match="target.fit"):
-        found = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
-    assert np.isnan(found.pop("loss"))
+        scores = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
+    assert np.isnan(scores.pop("loss"))
     with (
         pytest.warns(UserWarning, match="target.fit"),
         pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.3"),
     ):
         model.evaluate(x_test, y_test + 5, verbose=0)
-    assert found == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
+    assert scores == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
     model.target.fit(x, y, 4)
     assert model.evaluate(x_test, y_test, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-5)
 
@@ -771,7 +771,7 @@ def test_failed_save_keeps_earlier_file(fitted, tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.keras"]
     with pytest.raises(FileExistsError, match="overwrite=True"):
         fitted.save(path, overwrite=False)
-    with pytest.raises(ValueError, match=r"filepath must end in \.keras; found .*h5"):
+    with pytest.raises(ValueError, match=r"filepath must.*found .*h5"):
         fitted.save(tmp_path / "model.h5")
 
 
@@ -881,6 +881,6 @@ def test_invalid_samples_in_predicted_stream_raise(kind, few):
     model.run_eagerly = True
     np.testing.assert_allclose(model.predict(streams[kind](x), steps=2, verbose=0), model.predict_proba(x), atol=1e-5)
     broken = np.where(np.arange(40)[:, None, None] == 30, np.nan, x).astype("float32")
-    for samples, message in ((broken, "^x must be finite"), (x[:, 1:], r"^x must hold samples of shape \[8, 8\]")):
+    for samples, message in ((broken, "^x must be finite"), (x[:, 1:], r"^x must.*found shape \[\w+, 7, 8\]")):
         with pytest.raises(ValueError, match=message):
             model.predict(streams[kind](samples), steps=2, verbose=0)

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -269,15 +270,15 @@ def test_integer_and_float_images_are_equal(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x_train": np.full((20, 4, 3), np.nan)}, "training samples of .* must be finite; found nan at .0,"),
+        ({"x_train": np.full((20, 4, 3), np.nan)}, r"training samples of .* must.*found nan at .0,"),
         ({"x_test": np.where(np.arange(120).reshape(10, 4, 3) == 40, np.inf, 0)}, "test samples of.* found inf at .3,"),
         ({"x_train": np.full((20, 4, 3), 7.0)}, r"must lie in \[0, 1\], as they are float64; found 7.0 to 7.0"),
         ({"x_train": np.full((20, 4, 3), -1)}, r"must lie in \[0, 255\]"),
         ({"y_train": np.arange(19) % 10}, "one label per sample; found 20 samples and labels"),
-        ({"y_train": np.arange(20) % 10 * 2}, r"labels of .* must be 0\.\.n-1.*found \[0, 1, 2"),
+        ({"y_train": np.arange(20) % 10 * 2}, r"labels of .* must.*found \[0, 1, 2"),
         ({"y_train": np.arange(20) % 9}, r"classes \[9\] of .* no training sample"),
-        ({"y_train": np.arange(20) % 9 + 0.5}, "labels of .* must hold class numbers"),
-        ({"class_names": ["a", "b"]}, r"training labels of .* must hold class numbers 0\.\.1; found 2 in row 2"),
+        ({"y_train": np.arange(20) % 9 + 0.5}, r"labels of .* must.*found 0\.5 in row 0"),
+        ({"class_names": ["a", "b"]}, r"training labels of .* must.*found 2 in row 2"),
         ({"y_train": np.zeros(20, int), "y_test": np.zeros(10, int)}, "at least 2 classes"),
         ({"x_test": np.zeros((10, 5, 5))}, "must have the same shape"),
         ({"x_train": np.zeros((20, 2, 2, 2, 2))}, "must be numbers of shape"),
@@ -322,7 +323,7 @@ def test_damaged_or_other_archive_raises(tmp_path):
             r"a\.npz cannot be split with test_fraction 0.2: .*test_size = 1 .*number of classes = 2",
         ),
         ([0, 0, 1, 1], {"test_fraction": 0.9}, r"a\.npz cannot be split with test_fraction 0.9: .*test_size=4 "),
-        ([0, 0, 1, 1], {"test_fraction": 1.0}, "test_fraction must be a number above 0 and below 1; found 1.0"),
+        ([0, 0, 1, 1], {"test_fraction": 1.0}, r"test_fraction must.*found 1.0"),
     ],
 )
 def test_impossible_split_raises(tmp_path, y, options, message):
@@ -368,16 +369,16 @@ def test_invalid_folder_raises(tmp_path):
         datasets.load(tmp_path)
     write_images(tmp_path / "cat", 3)
     (tmp_path / "dog").mkdir()
-    with pytest.raises(ValueError, match=r"class folder .*dog must hold images"):
+    with pytest.raises(ValueError, match=r"class folder .*dog must.*found none"):
         datasets.load(tmp_path)
     (tmp_path / "dog").rmdir()
     write_images(tmp_path / "dog", 3, size=(9, 9))
     with pytest.raises(ValueError, match=r"image_size=.* must be given, as sizes differ: .*\(6, 5\).*\(9, 9\)"):
         datasets.load(tmp_path)
-    with pytest.raises(ValueError, match="color must be one of rgb, grayscale; found 'gray'"):
+    with pytest.raises(ValueError, match=r"color must.*found 'gray'"):
         datasets.load(tmp_path, color="gray")
     for size in ((0, 3), (4,), 4, "4x4", [4.0, 4.0]):
-        with pytest.raises(ValueError, match="image_size must be"):
+        with pytest.raises(ValueError, match=rf"image_size must.*found {re.escape(repr(size))}"):
             datasets.load(tmp_path, image_size=size)
     damaged = tmp_path / "cat" / "1.png"
     damaged.write_bytes(damaged.read_bytes()[:60])
@@ -417,11 +418,11 @@ def test_table_with_numbered_labels(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a,b,y\n1,2,0\n1,red,1\n", "column 'b' of .* must hold finite numbers; found 'red' in line 3"),
+        ("a,b,y\n1,2,0\n1,red,1\n", r"column 'b' of .* must.*found 'red' in line 3"),
         ("a,b,y\n1,nan,0\n", "column 'b' of .*found 'nan' in line 2"),
         ("a,b,y\n1,,0\n", "column 'b' of .*found '' in line 2"),
-        ("a,b,y\n\n1,2\n", "line 3 of .* must have 3 values, as the header; found 2"),
-        ("a,b,c\n1,2,3\n", r"target_column must name .* one of \['a', 'b', 'c'\]; found 'y'"),
+        ("a,b,y\n\n1,2\n", r"line 3 of .* must.*found 2"),
+        ("a,b,c\n1,2,3\n", r"target_column must.*found 'y'"),
         ("a,a,y\n1,2,3\n", "header of at least two different columns"),
         ("", "header of at least two different columns"),
         ("a,b,y\n", "must hold rows under its header"),
@@ -452,7 +453,7 @@ def test_unknown_name_raises_with_the_nearest_name(name, hint):
 
 
 def test_missing_file_raises(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"found no .*none\.npz"):
+    with pytest.raises(FileNotFoundError, match=r"name must.*found no .*none\.npz"):
         datasets.load(tmp_path / "none.npz")
 
 
@@ -462,7 +463,7 @@ def test_missing_file_raises(tmp_path):
         ({"image_size": (8, 8)}, "image_size applies to a folder only; digits is a name"),
         ({"color": "rgb"}, "color applies to a folder only"),
         ({"target_column": "y"}, "target_column applies to a csv only"),
-        ({"dtype": "float64"}, "dtype must be one of float32, uint8; found 'float64'"),
+        ({"dtype": "float64"}, r"dtype must.*found 'float64'"),
         ({"dtype": "uint8"}, 'dtype="uint8" needs a source of integer images; digits holds float32'),
     ],
 )
@@ -484,11 +485,11 @@ def test_16_bit_images_raise(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a", "", "b"], "column 'y' of .*csv must name a class in every line; found '' in line 3"),
+        (["a", "", "b"], r"column 'y' of .*csv must.*found '' in line 3"),
         (["0", "1", "NaN"], "must name a class in every line; found 'NaN' in line 4"),
         (
             ["0", "1", "99999999999999999999"],
-            r"labels of .*csv must hold class numbers .*; found 1e\+20 in row 2",
+            r"labels of .*csv must.*found 1e\+20 in row 2",
         ),
     ],
 )
@@ -513,7 +514,7 @@ def test_archive_with_a_false_header_raises(tmp_path):
 
 def test_class_names_without_an_axis_raise(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=np.arange(4) % 2, class_names=np.array("cat"))
-    with pytest.raises(ValueError, match=r"class_names in .*npz must have shape \[n\]; found shape \(\)"):
+    with pytest.raises(ValueError, match=r"class_names in .*npz must.*found shape \(\)"):
         datasets.load(tmp_path / "a.npz")
 
 
@@ -530,7 +531,7 @@ def test_other_files_in_a_folder_warn_once(tmp_path):
 def test_two_links_to_one_class_folder_raise(tmp_path):
     write_images(tmp_path / "cat", 3)
     (tmp_path / "dog").symlink_to(tmp_path / "cat")
-    with pytest.raises(ValueError, match=r"class folders must differ; found .*cat and .*dog, which are one folder"):
+    with pytest.raises(ValueError, match=r"class folders must.*found .*cat and .*dog, which are one folder"):
         datasets.load(tmp_path)
 
 
@@ -554,13 +555,13 @@ def test_links_from_test_to_train_raise(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"class_names": ["a", "a"]}, r"class_names in .*\.npz must be different names; found \['a', 'a'\]"),
+        ({"class_names": ["a", "a"]}, r"class_names in .*\.npz must.*found \['a', 'a'\]"),
         ({"class_names": [1.5, np.nan]}, "must be different names"),
         ({"class_names": ["a", "caf\udce9"]}, "must be text in UTF-8; found .* in row 1"),
-        ({"y": np.array([b"a\xff", b"b"] * 10)}, "labels of .* must be text in UTF-8; found .* in row 0"),
-        ({"y": np.array(["a", "nan"] * 10)}, "labels of .* must name a class; found 'nan' in row 1"),
+        ({"y": np.array([b"a\xff", b"b"] * 10)}, r"labels of .* must.*found .* in row 0"),
+        ({"y": np.array(["a", "nan"] * 10)}, r"labels of .* must.*found 'nan' in row 1"),
         ({"y": np.arange(20) * 2**40}, "class numbers from 0 to 1048575; found 1099511627776 in row 1"),
-        ({"x": np.float32(1)}, "samples of .* must have an axis"),
+        ({"x": np.float32(1)}, r"samples of .* must.*found a single value"),
     ],
 )
 def test_invalid_names_and_labels_of_archives_raise(tmp_path, arrays, message):

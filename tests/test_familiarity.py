@@ -116,7 +116,7 @@ def test_familiarity_with_few_kept_samples(max_samples):
 
 def test_invalid_density_input_raises():
     z, y = draw(0, 50)
-    with pytest.raises(ValueError, match=r"z must hold at least 10 features, \[N, d\]; found shape \[4, 4\]"):
+    with pytest.raises(ValueError, match=r"^z must.*found shape \[4, 4\]"):
         DENSITIES.get("gaussian").fit(z[:4], y[:4])
     with pytest.raises(ValueError, match="z must be finite"):
         DENSITIES.get("gaussian").fit(np.where(z > 5, np.nan, z), y)
@@ -170,7 +170,7 @@ def test_network_features_are_projected_to_principal_components():
     slow = DENSITIES.get("gaussian").fit(components.transform(z), y, variance_share=1.0)
     np.testing.assert_allclose(density.familiarity(z), slow.familiarity(components.transform(z)), atol=2e-3)
     assert DENSITIES.get("gaussian").fit(z, y, variance_share=1.0).projection_.shape == (8, 8)
-    with pytest.raises(ValueError, match="variance_share must be a number above 0 and at most 1"):
+    with pytest.raises(ValueError, match=r"variance_share must.*found 1\.5"):
         DENSITIES.get("gaussian").fit(z, y, variance_share=1.5)
 
 

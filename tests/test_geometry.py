@@ -1,5 +1,7 @@
 """The identities of math.md section 1, for any number of classes."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,12 +63,12 @@ def test_constructions_differ_by_orthogonal_map(n):
 
 @pytest.mark.parametrize("n", [1, 0, -3, 2.5, True, np.nan, np.inf, "three", None])
 def test_invalid_number_of_classes_raises(n):
-    with pytest.raises(ValueError, match="n must be a whole number of classes, at least 2"):
+    with pytest.raises(ValueError, match=rf"^n must.*found {re.escape(repr(n))}"):
         geometry.vertices(n)
 
 
 def test_unknown_construction_raises():
-    with pytest.raises(ValueError, match="iterative, helmert; found 'cube'"):
+    with pytest.raises(ValueError, match=r"construction must.*found 'cube'"):
         geometry.vertices(3, "cube")
 
 
@@ -151,7 +153,7 @@ def test_tau_is_inverse_of_smallest_standard_deviation():
 def test_tau_of_a_constant_dimension_raises(constant):
     # The standard deviation of ten times 0.1 is 1e-17, not 0.
     latents = np.column_stack([np.arange(10.0), np.full(10, constant)])
-    with pytest.raises(ValueError, match="latents must vary in every dimension"):
+    with pytest.raises(ValueError, match=r"latents must.*found one in which all are equal"):
         geometry.tau_from(latents)
 
 
@@ -161,17 +163,17 @@ def test_tau_of_a_constant_dimension_raises(constant):
         (lambda: geometry.clr([0.5, 0.0, 0.5]), "pi must have positive parts.*Smooth"),
         (lambda: geometry.ilr([0.5, np.nan]), "pi must be finite"),
         (lambda: geometry.alr([0.5, np.inf]), "pi must be finite"),
-        (lambda: geometry.clr([1.0]), r"pi must have shape \[..., n\]"),
-        (lambda: geometry.perturb([0.5, 0.5], [1.0, -1.0]), "y must have positive parts"),
+        (lambda: geometry.clr([1.0]), r"^pi must.*found shape \(1,\)"),
+        (lambda: geometry.perturb([0.5, 0.5], [1.0, -1.0]), r"^y must.*found a smallest part of -1\.0"),
         (lambda: geometry.nearest_vertex([[np.nan, 0.0]]), "f must be finite"),
-        (lambda: geometry.nearest_vertex(1.0), r"f must have shape \[..., n - 1\]"),
+        (lambda: geometry.nearest_vertex(1.0), r"^f must.*found shape \(\)"),
         (lambda: geometry.to_probability_simplex([[np.inf, 0.0]]), "f must be finite"),
-        (lambda: geometry.to_probability_simplex([[1.0]], tau=0.0), "tau must be a number above 0; found 0.0"),
-        (lambda: geometry.from_probability_simplex([[0.0, 1.0]]), "s must have positive parts"),
-        (lambda: geometry.ilr_inverse(0.0), r"z must have shape \[..., n - 1\]"),
-        (lambda: geometry.alr_inverse(np.zeros((2, 0))), r"a must have shape \[..., n - 1\]"),
-        (lambda: geometry.tau_from(np.zeros(3)), r"latents must have shape \[N, n - 1\]"),
-        (lambda: geometry.tau_from(np.zeros((0, 3))), "latents must have at least 1 rows"),
+        (lambda: geometry.to_probability_simplex([[1.0]], tau=0.0), r"tau must.*found 0.0"),
+        (lambda: geometry.from_probability_simplex([[0.0, 1.0]]), r"^s must.*found a smallest part of 0\.0"),
+        (lambda: geometry.ilr_inverse(0.0), r"^z must.*found shape \(\)"),
+        (lambda: geometry.alr_inverse(np.zeros((2, 0))), r"^a must.*found shape \(2, 0\)"),
+        (lambda: geometry.tau_from(np.zeros(3)), r"latents must.*found shape \(3,\)"),
+        (lambda: geometry.tau_from(np.zeros((0, 3))), r"latents must.*found 0"),
     ],
 )
 def test_invalid_input_raises(call, message):

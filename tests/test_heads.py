@@ -62,10 +62,10 @@ def test_half_precision_keeps_variances_in_float32(policy):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"latent_dim": 0}, "latent_dim must be a whole number"),
-        ({"latent_dim": 2.5}, "latent_dim must be a whole number"),
-        ({"latent_dim": 2, "covariance": "round"}, "covariance must be one of .*; found 'round'"),
-        ({"latent_dim": 2, "scale_floor": 0.0}, "scale_floor must be a number above 0; found 0.0"),
+        ({"latent_dim": 0}, r"latent_dim must.*found 0"),
+        ({"latent_dim": 2.5}, r"latent_dim must.*found 2\.5"),
+        ({"latent_dim": 2, "covariance": "round"}, r"covariance must.*found 'round'"),
+        ({"latent_dim": 2, "scale_floor": 0.0}, r"scale_floor must.*found 0.0"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):
@@ -103,9 +103,9 @@ def test_cnn_learns_a_hundred_images():
 def test_invalid_backbone_raises():
     with pytest.raises(ValueError, match="did you mean 'mlp'"):
         ds.backbones.backbone("mlpp")
-    with pytest.raises(ValueError, match="hidden must be a list of positive whole numbers"):
+    with pytest.raises(ValueError, match=r"hidden must.*found \[0\]"):
         ds.backbones.mlp([0])
-    with pytest.raises(ValueError, match="images must have shape"):
+    with pytest.raises(ValueError, match=r"images must.*found \(None, 5\)"):
         ds.backbones.cnn()(keras.Input((5,)))
 
 
@@ -214,7 +214,10 @@ def test_plain_layer_is_a_head_with_defaults(tmp_path):
 
 @pytest.mark.parametrize(
     ("head", "message"),
-    [(lambda: plain_head(2), "found \\(4, 3\\)"), (lambda: ds.heads.GaussianHead(2), "latent_dim 3.*; found 2")],
+    [
+        (lambda: plain_head(2), r"scores must.*found \(4, 3\)"),
+        (lambda: ds.heads.GaussianHead(2), r"head must.*found 2"),
+    ],
 )
 def test_head_of_another_latent_dimension_raises(head, message):
     with pytest.raises(ValueError, match=message):

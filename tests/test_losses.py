@@ -9,7 +9,7 @@ import tensorflow as tf
 import deepsimplex as ds
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import Composition, Hybrid, LatentNLL, get_loss
-from deepsimplex.losses.readout_losses import CrossEntropy, classifier_loss
+from deepsimplex.losses.readout_losses import CrossEntropy, ProbabilityLoss
 
 N, L = 6, 4
 RNG = np.random.default_rng(2)
@@ -82,10 +82,10 @@ def test_beta_weight_has_no_gradient():
 
 
 def test_invalid_beta_raises():
-    with pytest.raises(ValueError, match="beta must be a number of at least 0 and at most 1; found 2"):
+    with pytest.raises(ValueError, match=r"beta must.*found 2"):
         LatentNLL(beta=2)
     observation, latent = {"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": SCALES["full"]}
-    with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):
+    with pytest.raises(ValueError, match=r"beta must.*found 0\.5"):
         LatentNLL(beta=0.5)(observation, latent)
 
 
@@ -151,7 +151,7 @@ def both_forms(loss, labels, p, **options):
     y = labels if kind.startswith("Sparse") else np.eye(L)[labels]
     expected = loss(y, p.astype("float32"), **options)
     outputs = {"log_probabilities": tf.constant(np.log(p), tf.float32)}
-    return expected, classifier_loss(loss).compute({"label": tf.constant(labels)}, outputs, **options)
+    return expected, ProbabilityLoss(loss).compute({"label": tf.constant(labels)}, outputs, **options)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_keras_losses_agree_with_keras(loss):
 def test_cross_entropies_are_accurate_if_probabilities_underflow(loss):
     log_p = tf.Variable([[-1000.0, 0.0]])
     with tf.GradientTape() as tape:
-        value = classifier_loss(loss).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
+        value = ProbabilityLoss(get_loss(loss)).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
     assert float(value) == pytest.approx(1000.0 * getattr(loss, "alpha", 1.0))
     assert float(tape.gradient(value, log_p)[0, 0]) == pytest.approx(-getattr(loss, "alpha", 1.0))
 
@@ -210,7 +210,7 @@ def test_losses_by_name_and_configuration(identifier, kind):
 
 def test_function_as_loss_receives_labels_and_probabilities():
     labels, p = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.2, 0.8]])
-    loss = classifier_loss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1))
+    loss = ProbabilityLoss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1))
     value = loss.compute({"label": labels}, {"log_probabilities": tf.math.log(p)}, tf.constant([1.0, 2.0]))
     assert float(value) == pytest.approx((0.5 + 2 * 0.2) / 2)
 
@@ -218,13 +218,13 @@ def test_function_as_loss_receives_labels_and_probabilities():
 @pytest.mark.parametrize(
     ("identifier", "message"),
     [
-        ("sparse_crossentropy", "loss must be one of latent_nll, hybrid, composition"),
+        ("sparse_crossentropy", r"loss must.*found 'sparse_crossentropy'"),
         ("hybird", "did you mean 'hybrid'"),
-        (["mse"], "loss must be one of"),
-        (3, "loss must be one of"),
+        (["mse"], r"loss must.*found \['mse'\]"),
+        (3, r"loss must.*found 3"),
         (keras.losses.CategoricalCrossentropy(from_logits=True), "not of logits"),
     ],
 )
 def test_invalid_loss_raises(identifier, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        classifier_loss(identifier)
+        ProbabilityLoss(get_loss(identifier))

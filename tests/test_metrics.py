@@ -284,11 +284,11 @@ def test_config_round_trip():
 
 
 def test_invalid_input_raises():
-    with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
+    with pytest.raises(ValueError, match=r"bins must.*found 0"):
         metrics.ExpectedCalibrationError(bins=0)
-    with pytest.raises(ValueError, match=r"y_true must have shape.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
+    with pytest.raises(ValueError, match=r"y_true must.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
         metrics.NegativeLogLikelihood().update_state(np.zeros((5, 4)), np.full((5, 3), 1 / 3))
-    with pytest.raises(ValueError, match="num_classes must be a whole number, at least 2; found 1"):
+    with pytest.raises(ValueError, match=r"num_classes must.*found 1"):
         metrics.ClasswiseCalibrationError(num_classes=1)
-    with pytest.raises(ValueError, match="y_pred must hold probabilities of 4 classes; found 3"):
+    with pytest.raises(ValueError, match=r"y_pred must.*found 3"):
         metrics.ClasswiseCalibrationError(num_classes=4).update_state(*make_case(3, 5, seed=0))

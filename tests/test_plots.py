@@ -84,15 +84,15 @@ def test_predictions_of_color_images_bytes_and_without_labels():
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (np.zeros((3, 4, 4)), {}, r"images must have shape \[2, H, W\].*found \(3, 4, 4\)"),
-        (np.zeros((2, 16)), {}, "images must have shape"),
-        (np.zeros((2, 4, 4, 2)), {}, "images must have shape"),
-        (np.full((2, 4, 4), 200.0), {}, r"images must be uint8 or lie in \[0, 1\]"),
-        (np.full((2, 4, 4), np.nan), {}, "images must be uint8 or lie in"),
-        (np.zeros((2, 4, 4)), {"class_names": ["a"]}, r"one name for each of the 3 columns of p; found \['a'\]"),
-        (np.zeros((2, 4, 4)), {"columns": 0}, "columns must be a whole number, at least 1"),
-        (np.zeros((2, 4, 4)), {"top": 1.5}, "top must be a whole number, at least 1"),
-        (np.zeros((2, 4, 4)), {"y": [0, 3]}, "y must hold class numbers"),
+        (np.zeros((3, 4, 4)), {}, r"images must.*found \(3, 4, 4\)"),
+        (np.zeros((2, 16)), {}, r"images must.*found \(2, 16\)"),
+        (np.zeros((2, 4, 4, 2)), {}, r"images must.*found \(2, 4, 4, 2\)"),
+        (np.full((2, 4, 4), 200.0), {}, r"images must.*found float64, 200\.0 to 200\.0"),
+        (np.full((2, 4, 4), np.nan), {}, r"images must.*found float64, nan to nan"),
+        (np.zeros((2, 4, 4)), {"class_names": ["a"]}, r"class_names must.*found \['a'\]"),
+        (np.zeros((2, 4, 4)), {"columns": 0}, r"columns must.*found 0"),
+        (np.zeros((2, 4, 4)), {"top": 1.5}, r"top must.*found 1\.5"),
+        (np.zeros((2, 4, 4)), {"y": [0, 3]}, r"^y must.*found 3 in row 1"),
     ],
 )
 def test_invalid_input_of_predictions_raises(images, options, message):

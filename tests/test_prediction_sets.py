@@ -105,18 +105,18 @@ def test_sets_do_not_depend_on_batch_or_config_round_trip(method):
 
 def test_invalid_sets_raise():
     p, y = draw(2, 50)
-    with pytest.raises(ValueError, match="coverage must be a number above 0 and below 1"):
+    with pytest.raises(ValueError, match=r"coverage must.*found 1\.0"):
         ConformalSets(1.0)
-    with pytest.raises(ValueError, match="method must be one of lac, aps, raps"):
+    with pytest.raises(ValueError, match=r"method must.*found 'naps'"):
         ConformalSets(method="naps")
-    with pytest.raises(ValueError, match=r"y must hold at least 99 samples for coverage = 0\.99; found 50"):
+    with pytest.raises(ValueError, match=r"^y must.*found 50"):
         ConformalSets(0.99).fit(p, y)
     with pytest.raises(ValueError, match=r"at least 19 samples of class \d for coverage = 0\.95; found"):
         ConformalSets(0.95, by_class=True).fit(p, y)
     ConformalSets(0.9).fit(p[:9], y[:9])  # 9 of 10 is a promise that nine samples can give
     with pytest.raises(ValueError, match="not fitted"):
         ConformalSets().predict(p)
-    with pytest.raises(ValueError, match=r"p must have shape \[N, 6\]"):
+    with pytest.raises(ValueError, match=r"^p must.*found \(50, 2\)"):
         ConformalSets(0.5, by_class=True).fit(*draw(2, 300)).predict(p[:, :2] / p[:, :2].sum(axis=1, keepdims=True))
 
 
@@ -124,7 +124,7 @@ def test_coverage_by_size_and_invalid_sets():
     sets = np.array([[True, False, True], [True, True, True], [False, False, False]])
     np.testing.assert_array_equal(ds.evaluation.coverage_by_size([2, 0, 1], sets), [0, np.nan, 1, 1])
     assert ds.evaluation.set_size([2, 0, 1], sets) == pytest.approx(5 / 3)
-    with pytest.raises(ValueError, match=r"sets must be bool .*found float64"):
+    with pytest.raises(ValueError, match=r"sets must.*found float64"):
         ds.evaluation.coverage([0, 1], np.eye(2))
 
 

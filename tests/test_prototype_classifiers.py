@@ -138,7 +138,7 @@ def test_explain_sorts_prototypes_by_distance(classifier, wine):
     )
     one = classifier.explain(X_test[:1], k=1)
     np.testing.assert_array_equal(one.indices, explained.indices[:1, :1])
-    with pytest.raises(ValueError, match="k must be a whole number, at least 1; found 0"):
+    with pytest.raises(ValueError, match=r"^k must.*found 0"):
         classifier.explain(X_test, k=0)
 
 
@@ -357,26 +357,26 @@ def test_soft_labels_raise(classifier, wine):
 @pytest.mark.parametrize(
     ("classifier", "message"),
     [
-        (ds.LVQ1(0), "prototypes_per_class must be a whole number, at least 1; found 0"),
-        (ds.LVQ1(2.5), "prototypes_per_class must be a whole number, at least 1; found 2.5"),
-        (ds.LVQ1(learning_rate=0.0), "learning_rate must be a number above 0.0 and at most 1.0; found 0.0"),
-        (ds.LVQ1(max_iter=-1), "max_iter must be a whole number, at least 0; found -1"),
-        (ds.LVQ2(window=2.0), "window, unless it is None, must be a number above 0.0 and at most 1.0; found 2.0"),
-        (ds.GLVQ(activation="relu"), "activation must be one of sigmoid, linear; found 'relu'"),
-        (ds.GLVQ(steepness=0.0), "steepness must be a number above 0.0; found 0.0"),
-        (ds.GLVQ(steepness="2"), "steepness must be a number above 0.0"),
-        (ds.GLVQ(initialization="mean"), "initialization must be one of .* did you mean 'means'"),
-        (ds.GLVQ(max_iter=-1), "max_iter must be a whole number, at least 0; found -1"),
-        (ds.GLVQ(tol=-1.0), "tol must be a number of at least 0.0 and at most 1.0; found -1.0"),
-        (ds.GLVQ(random_state="0"), "random_state must be a whole number"),
-        (ds.GPLVQ(lengthscale=0.0), 'lengthscale, unless it is "median", must be a number above 0.0; found 0.0'),
-        (ds.GPLVQ(lengthscale="mean"), 'lengthscale, unless it is "median", must be a number above 0.0; found .mean'),
-        (ds.GPLVQ(noise_variance=-0.1), "noise_variance must be a number of at least 0.0; found -0.1"),
-        (ds.GPLVQ(learning_rate=np.nan), "learning_rate must be a number above 0.0; found nan"),
-        (ds.GPLVQ(max_iter=1.5), "max_iter must be a whole number, at least 0; found 1.5"),
-        (ds.GMLVQ(rank=0), "rank, unless it is None, must be a whole number, at least 1; found 0"),
-        (ds.GMLVQ(rank=14), "rank must be at most the number of features, 13; found 14"),
-        (ds.GMLVQ(regularization=-1.0), "regularization must be a number of at least 0.0; found -1.0"),
+        (ds.LVQ1(0), r"prototypes_per_class must.*found 0"),
+        (ds.LVQ1(2.5), r"prototypes_per_class must.*found 2.5"),
+        (ds.LVQ1(learning_rate=0.0), r"learning_rate must.*found 0.0"),
+        (ds.LVQ1(max_iter=-1), r"max_iter must.*found -1"),
+        (ds.LVQ2(window=2.0), r"window, unless it is None, must.*found 2.0"),
+        (ds.GLVQ(activation="relu"), r"activation must.*found 'relu'"),
+        (ds.GLVQ(steepness=0.0), r"steepness must.*found 0.0"),
+        (ds.GLVQ(steepness="2"), r"steepness must.*found '2'"),
+        (ds.GLVQ(initialization="mean"), r"initialization must.*did you mean 'means'"),
+        (ds.GLVQ(max_iter=-1), r"max_iter must.*found -1"),
+        (ds.GLVQ(tol=-1.0), r"tol must.*found -1.0"),
+        (ds.GLVQ(random_state="0"), r"random_state must.*found '0'"),
+        (ds.GPLVQ(lengthscale=0.0), r'lengthscale, unless it is "median", must.*found 0.0'),
+        (ds.GPLVQ(lengthscale="mean"), r'lengthscale, unless it is "median", must.*found .mean'),
+        (ds.GPLVQ(noise_variance=-0.1), r"noise_variance must.*found -0.1"),
+        (ds.GPLVQ(learning_rate=np.nan), r"learning_rate must.*found nan"),
+        (ds.GPLVQ(max_iter=1.5), r"max_iter must.*found 1.5"),
+        (ds.GMLVQ(rank=0), r"rank, unless it is None, must.*found 0"),
+        (ds.GMLVQ(rank=14), r"rank must.*found 14"),
+        (ds.GMLVQ(regularization=-1.0), r"regularization must.*found -1.0"),
         (ds.GMLVQ(classes=[0, 1]), "labels that classes=.* does not"),
     ],
 )

@@ -62,9 +62,9 @@ def test_zero_weight_removes_samples(classifier, wine):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.ones(3), r"sample_weight must have shape \[60\]"),
-        (np.full(60, -1.0), "sample_weight must be finite, not negative and not all zero; found -1.0 in row 0"),
-        (np.eye(60)[0], "sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer"),
+        (np.ones(3), r"sample_weight must.*found shape \(3,\)"),
+        (np.full(60, -1.0), r"sample_weight must.*found -1.0 in row 0"),
+        (np.eye(60)[0], r"sample_weight, times class_weight, must.*found fewer"),
     ],
 )
 def test_invalid_sample_weight_raises(classifier, weights, message, wine):
@@ -120,7 +120,7 @@ def test_network_classifier_in_grid_search_and_saved(wine, tmp_path):
     again = clone(best).fit(X, y)
     np.testing.assert_array_equal(again.predict_proba(X), best.predict_proba(X))
     assert np.abs(clone(best).set_params(random_state=1).fit(X, y).predict_proba(X) - best.predict_proba(X)).max() > 0
-    with pytest.raises(ValueError, match="backbone must be a name, a dict or a function that returns a new model"):
+    with pytest.raises(ValueError, match=r"backbone must.*found the model 'mlp'"):
         ds.estimators.SimplexNetworkClassifier(ds.backbones.mlp([4])).fit(X, y)
 
 

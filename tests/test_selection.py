@@ -109,7 +109,7 @@ def test_callback_receives_only_the_final_fit(iris):
 @pytest.mark.parametrize(
     ("target", "smoothing", "message"),
     [
-        ("ilr", "validation", "smoothing must be None or one of validate, train; found 'validation'"),
+        ("ilr", "validation", r"smoothing must.*found 'validation'"),
         ("one_hot", "validate", "smoothing='validate' needs a target .* found OneHot"),
         ("casimac", "train", "smoothing='train' needs a target .* found CASIMAC"),
     ],

@@ -90,6 +90,8 @@ def test_tables_are_generated_from_results(monkeypatch, tmp_path):
 def test_tables_without_results_are_unchanged(monkeypatch, tmp_path):
     page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
     assert page == "before\n| written | by hand |\nafter"
+    quoted = "`<!-- results NAME -->` and `<!-- end -->`"
+    assert hooks(monkeypatch, tmp_path).on_page_markdown(quoted, None, None, None) == quoted
 
 
 def test_unknown_formula_command_raises(monkeypatch, tmp_path):
@@ -160,8 +162,8 @@ def test_figures_are_displayed(driver, address):
 
 def described(page: str, room: str) -> set[str]:
     """Names of a room that have a heading; one that a module bears too is described as NAME.NAME."""
-    found = re.findall(rf'<h\d[^>]* id="deepsimplex\.{room}\.([\w.]+)"', page)
-    return {name.split(".")[0] if len(set(name.split("."))) == 1 else name for name in found}
+    names = re.findall(rf'<h\d[^>]* id="deepsimplex\.{room}\.([\w.]+)"', page)
+    return {name.split(".")[0] if len(set(name.split("."))) == 1 else name for name in names}
 
 
 @pytest.mark.slow
@@ -177,7 +179,7 @@ def test_reference_describes_every_public_name(site, room):
     public = {
         name
         for name in getattr(module, "__all__", [])
-        if inspect.isroutine(found := getattr(module, name)) or inspect.isclass(found)
+        if inspect.isroutine(value := getattr(module, name)) or inspect.isclass(value)
     }
     assert public - described(page, room) == set()
     assert "PreparedScore" not in page  # what a decorator hides

@@ -232,15 +232,15 @@ DAMAGED = {
     "NaN label": (lambda: dataset(X, np.where(y == "cat", np.nan, 1.0)), "Input y contains NaN. .in batch 0 of"),
     "continuous labels": (lambda: dataset(X, X[:, 0]), "Unknown label type: continuous.* .in batch 0 of"),
     "negative weights": (lambda: dataset(X, y == "cat", -WEIGHTS), "sample_weight must be finite and not negative"),
-    "weights of zero": (lambda: dataset(X, y == "cat", 0 * WEIGHTS), "2 samples of a weight above 0; found 0"),
-    "text": (lambda: dataset(np.stack([y] * 4, axis=1), y), "X must hold real numbers; found dtype string"),
-    "exhausted": (lambda: generator(BATCH, BATCH, endless=False), "X must yield the same rows whenever it is read"),
-    "empty": (lambda: dataset(X[:0], y[:0]), "X must yield at least 2 samples of a weight above 0; found 0"),
+    "weights of zero": (lambda: dataset(X, y == "cat", 0 * WEIGHTS), r"^X must.*found 0"),
+    "text": (lambda: dataset(np.stack([y] * 4, axis=1), y), r"^X must.*found dtype string"),
+    "exhausted": (lambda: generator(BATCH, BATCH, endless=False), r"^X must.*found 40 rows at first and then 0"),
+    "empty": (lambda: dataset(X[:0], y[:0]), r"^X must.*found 0"),
     "endless": (lambda: dataset(X, y).repeat(), "X must be a finite tf.data.Dataset"),
-    "unlabeled": (lambda: dataset(X), r"X must be a tf.data.Dataset of batches \(features, label\) or"),
-    "several inputs": (lambda: dataset({"a": X}, y), r"X must be a tf.data.Dataset of batches \(features, label\) or"),
-    "not batched": (lambda: dataset(X, y).unbatch(), r"dataset.batch\(512\); found shapes \(4,\) and \(\)"),
-    "a single feature": (lambda: dataset(WEIGHTS, y), r"found shapes \(None,\) and \(None,\)"),
+    "unlabeled": (lambda: dataset(X), r"^X must.*found \(TensorSpec\(shape=\(None, 4\)"),
+    "several inputs": (lambda: dataset({"a": X}, y), r"^X must.*found \(\{'a'"),
+    "not batched": (lambda: dataset(X, y).unbatch(), r"^X must.*found shapes \(4,\) and \(\)"),
+    "a single feature": (lambda: dataset(WEIGHTS, y), r"^X must.*found shapes \(None,\) and \(None,\)"),
 }
 
 
@@ -263,10 +263,10 @@ def test_invalid_rows_raise_with_row_number(small_blocks):
     classifier = stochastic(epochs=0).fit(X, y)
     with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
         classifier.predict(features)
-    with pytest.raises(TypeError, match="X must be an array; found a stream"):
+    with pytest.raises(TypeError, match=r"^X must.*found a stream"):
         classifier.predict(dataset(X))
 
 
 def test_data_sets_in_other_classifiers_raise():
-    with pytest.raises(TypeError, match="X must be an array; found a stream"):
+    with pytest.raises(TypeError, match=r"^X must.*found a stream"):
         ds.LVQ1().fit(dataset(X, y), None)

@@ -1,5 +1,7 @@
 """Checks of numbers, arrays, labels, probabilities and weights: what passes, and the errors for the rest."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,19 +52,19 @@ def test_num_classes_larger_than_labels():
 @pytest.mark.parametrize(
     ("y", "num_classes", "words"),
     [
-        ([0, 1, 3], 3, r"y must hold class numbers 0\.\.2; found 3 in row 2"),
-        ([0, -1], None, "class numbers from 0; found -1 in row 1"),
-        ([0, 0.5], None, "class numbers from 0; found 0.5 in row 1"),
-        ([0, np.nan], None, "class numbers from 0; found nan in row 1"),
-        ([0, np.inf], None, "class numbers from 0 to 1048575; found inf in row 1"),
-        ([0, 1e300], None, "class numbers from 0 to 1048575; found 1e[+]300 in row 1"),
-        (np.array([0, 2**63], np.uint64), None, "class numbers from 0 to 1048575; found 9223372036854775808 in row 1"),
-        ([0, 0], None, "at least 2 classes"),
-        ([0, 0], 1, "at least 2"),
-        ([], 2, "at least one label"),
-        (np.zeros((2, 2, 2)), 2, r"shape \(2, 2, 2\)"),
-        ([[0.5, 0.5], [1, 0]], None, "soft labels, row 0"),
-        ([[1, 0], [0, 1]], 3, r"y must have shape \[N, 3\]; found shape \(2, 2\)"),
+        ([0, 1, 3], 3, r"^y must.*found 3 in row 2"),
+        ([0, -1], None, r"^y must.*found -1 in row 1"),
+        ([0, 0.5], None, r"^y must.*found 0.5 in row 1"),
+        ([0, np.nan], None, r"^y must.*found nan in row 1"),
+        ([0, np.inf], None, r"^y must.*found inf in row 1"),
+        ([0, 1e300], None, r"^y must.*found 1e[+]300 in row 1"),
+        (np.array([0, 2**63], np.uint64), None, r"^y must.*found 9223372036854775808 in row 1"),
+        ([0, 0], None, r"^y must.*found class 0 alone"),
+        ([0, 0], 1, r"num_classes must.*found 1"),
+        ([], 2, r"^y must.*found shape \(0,\)"),
+        (np.zeros((2, 2, 2)), 2, r"^y must.*found shape \(2, 2, 2\)"),
+        ([[0.5, 0.5], [1, 0]], None, r"^y must.*found soft labels, row 0"),
+        ([[1, 0], [0, 1]], 3, r"^y must.*found shape \(2, 2\)"),
         (np.ma.array([0, 1], mask=[0, 1]), None, "must not be masked"),
         ([[0, 1], [1]], None, "rows of one length"),
     ],
@@ -73,7 +75,7 @@ def test_invalid_labels_raise(y, num_classes, words):
 
 
 def test_labels_for_a_number_of_rows():
-    with pytest.raises(ValueError, match=r"t must hold one label for each of the 3 rows of p; found shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"^t must.*found shape \(2,\)"):
         check_labels([0, 1], 2, name="t", rows=3, of="p")
 
 
@@ -86,7 +88,7 @@ def test_non_numeric_labels_raise(y):
 def test_named_labels():
     assert check_labels(["x", 2, "x"], classes=[2, "x"])[0].tolist() == [1, 0, 1]
     assert check_labels(np.array(["b", "a"]), classes=np.array(["a", "b"]))[0].tolist() == [1, 0]
-    with pytest.raises(ValueError, match="one of the classes 'cat', 'dog'; found 'cut' in row 1; did you mean 'cat'"):
+    with pytest.raises(ValueError, match=r"^y must.*found 'cut' in row 1; did you mean 'cat'"):
         check_labels(["dog", "cut"], classes=["cat", "dog"])
 
 
@@ -114,14 +116,14 @@ def test_soft_labels_in_float32_are_closed_in_float64(rows):
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, True, "1", None, 2.5])
 def test_invalid_numbers_raise(value):
-    with pytest.raises(ValueError, match="a must be a number above 0 and at most 2; found"):
+    with pytest.raises(ValueError, match=rf"^a must.*found {re.escape(repr(value))}"):
         check_number(value, "a", 0, 2)
 
 
 def test_numbers_become_floats():
     assert check_number(np.float32(0.5), "a", least=0.5, below=1) == 0.5
     assert isinstance(check_number(3, "a"), float)
-    with pytest.raises(ValueError, match="a must be a finite number; found nan"):
+    with pytest.raises(ValueError, match=r"^a must.*found nan"):
         check_number(np.nan, "a")
 
 
@@ -141,12 +143,12 @@ def test_arrays_keep_requested_dtypes():
 @pytest.mark.parametrize(
     ("values", "arguments", "error", "words"),
     [
-        ([["a"]], {}, TypeError, "X must hold real numbers; found dtype <U1"),
-        ([1j], {}, TypeError, "found dtype complex128"),
-        (np.array([["a", None]]), {}, TypeError, "found objects"),
-        ([1.0], {"shape": "[N, d]"}, ValueError, r"shape \[N, d\]; found shape \(1,\). A single feature becomes"),
-        (1.0, {"shape": "[N, ...]"}, ValueError, r"shape \[N, ...\]; found shape \(\)"),
-        ([[1.0]], {"columns": 2}, ValueError, "2 columns"),
+        ([["a"]], {}, TypeError, r"^X must.*found dtype <U1"),
+        ([1j], {}, TypeError, r"^X must.*found dtype complex128"),
+        (np.array([["a", None]]), {}, TypeError, r"^X must.*found objects"),
+        ([1.0], {"shape": "[N, d]"}, ValueError, r"^X must.*found shape \(1,\). A single feature becomes"),
+        (1.0, {"shape": "[N, ...]"}, ValueError, r"^X must.*found shape \(\)"),
+        ([[1.0]], {"columns": 2}, ValueError, r"^X must.*found shape \(1, 1\)"),
         ([[1.0]], {"rows": 2, "of": "y"}, ValueError, "2 rows, as many as y; found 1"),
         ([[1.0]], {"least": 2}, ValueError, "at least 2 rows; found 1"),
         ([[1.0, np.inf]], {}, ValueError, r"X must be finite; found inf at \[0, 1\]"),
@@ -167,10 +169,10 @@ def test_probabilities_of_rounding_and_of_half_precision():
     ("p", "words"),
     [
         ([[0.5, 0.4]], "every row of p must sum to 1 within 0.001; row 0 sums to 0.9"),
-        ([[1.1, -0.1]], "p must not be negative; found -0.1 in row 0"),
+        ([[1.1, -0.1]], r"^p must.*found -0.1 in row 0"),
         ([[0.5, np.nan]], "p must be finite"),
-        ([0.5, 0.5], r"p must have shape \[N, n\]"),
-        (np.zeros((0, 2)), "at least one sample"),
+        ([0.5, 0.5], r"^p must.*found shape \(2,\)"),
+        (np.zeros((0, 2)), r"^p must.*found none"),
     ],
 )
 def test_invalid_probabilities_raise(p, words):
@@ -191,11 +193,11 @@ def test_sample_weight():
 
 def test_choices_flags_and_names():
     check_choice("mixed", "colors", ["likeliest", "mixed"])
-    with pytest.raises(ValueError, match="colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
+    with pytest.raises(ValueError, match=r"colors must.*found 'mixd'; did you mean 'mixed'"):
         check_choice("mixd", "colors", ["likeliest", "mixed"])
     assert check_flag(np.bool_(True), "ard") is True
-    with pytest.raises(TypeError, match="ard must be True or False; found 'no'"):
+    with pytest.raises(TypeError, match=r"ard must.*found 'no'"):
         check_flag("no", "ard")
     assert check_names((1, "b"), 2, "class_names", "columns of p") == ["1", "b"]
-    with pytest.raises(ValueError, match=r"class_names must hold one name for each of the 2 columns of p; found \['c"):
+    with pytest.raises(ValueError, match=r"class_names must.*found \['c"):
         check_names(["cat"], 2, "class_names", "columns of p")

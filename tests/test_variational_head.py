@@ -389,7 +389,7 @@ def test_adapt_to_few_samples_takes_all():
     [
         (np.zeros((9, 2, D)), "Pass the backbone that the layer follows"),
         (np.full((9, D), np.nan), "samples must be finite"),
-        (np.zeros((9, D + 1)), "samples must give 7 features, what the layer was built for; found 8"),
+        (np.zeros((9, D + 1)), r"samples must.*found 8"),
     ],
 )
 def test_adapt_to_invalid_samples_raises(samples, message):
@@ -400,17 +400,17 @@ def test_adapt_to_invalid_samples_raises(samples, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_classes": 1}, "num_classes must be a whole number, at least 2; found 1"),
-        ({"inducing": 0}, "inducing must be a whole number, at least 1; found 0"),
-        ({"num_samples": 0.5}, "num_samples must be a whole number, at least 1; found 0.5"),
-        ({"effective_samples": 0}, "effective_samples must be a whole number, at least 1; found 0"),
-        ({"latent_dim": 0}, "latent_dim must be a whole number, at least 1; found 0"),
-        ({"covariance": "full"}, "covariance must be one of isotropic, diagonal; found 'full'"),
-        ({"mean_function": "constant"}, "mean_function must be one of linear, zero; found 'constant'"),
-        ({"kernel": "matern5"}, "kernel must be one of rbf, matern32, matern52; found 'matern5'"),
-        ({"variance": 0.0}, "variance must be a number above 0; found 0.0"),
-        ({"jitter": 0.0}, "jitter must be a number above 0; found 0.0"),
-        ({"scale_floor": -1.0}, "scale_floor must be a number above 0; found -1.0"),
+        ({"num_classes": 1}, r"num_classes must.*found 1"),
+        ({"inducing": 0}, r"inducing must.*found 0"),
+        ({"num_samples": 0.5}, r"num_samples must.*found 0.5"),
+        ({"effective_samples": 0}, r"effective_samples must.*found 0"),
+        ({"latent_dim": 0}, r"latent_dim must.*found 0"),
+        ({"covariance": "full"}, r"covariance must.*found 'full'"),
+        ({"mean_function": "constant"}, r"mean_function must.*found 'constant'"),
+        ({"kernel": "matern5"}, r"kernel must.*found 'matern5'"),
+        ({"variance": 0.0}, r"variance must.*found 0.0"),
+        ({"jitter": 0.0}, r"jitter must.*found 0.0"),
+        ({"scale_floor": -1.0}, r"scale_floor must.*found -1.0"),
     ],
 )
 def test_invalid_argument_raises(arguments, message):

@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--names", action="store_true", help="list the functions, with their numbers of calls")
     arguments = parser.parse_args()
     calls = measurements()
-    if arguments.call is None:  # what a process computes once and keeps is counted for every call
+    if arguments.call is None:  # in fresh processes, so that values cached by one call are computed in the next
         print(f"{'call':36} | functions | files | deepest | calls", flush=True)
         for name in calls:
             options = ["--names"] if arguments.names else []

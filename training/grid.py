@@ -42,7 +42,8 @@ TARGETS: dict[str, Callable[[], ds.targets.Target]] = {
     "vertices": lambda: ds.targets.Vertices(),
 }
 PROTOTYPES = "network, prototypes"
-# Settings of SimplexClassifier, and the loss; None is the target's own. Prototypes classify by their places alone.
+# Settings of SimplexClassifier, and the loss; None is the default of the target. Prototypes
+# classify by their positions alone.
 NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
     "network, variational head": ({}, None),
     "network, isotropic": ({"covariance": "isotropic"}, ds.losses.LatentNLL(beta=0.5)),

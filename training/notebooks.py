@@ -49,7 +49,7 @@ def page(path: Path, kernel: KernelManager) -> tuple[str, dict[str, bytes]]:
         if client.kc is not None:
             client.kc.stop_channels()
     del notebook.cells[0]
-    for cell in notebook.cells:  # what TensorFlow and progress bars write is not of the page
+    for cell in notebook.cells:  # messages of TensorFlow and progress bars are left out
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     markdown, resources = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})

@@ -46,17 +46,20 @@ _COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
 
 
 class TrainedClassifier(Protocol):
-    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions."""
+    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions.
+
+    Names begin with an underscore because users of the classifiers do not call them.
+    """
 
     # Whether class probabilities are read out of latent Gaussians, which a density widens.
     _has_latents: ClassVar[bool]
     # Argument of ``FeatureDensity.fit``.
     _variance_share: ClassVar[float | None]
 
-    def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
+    def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         """Return samples, their class numbers [N] and their weights."""
 
-    def _uncalibrated(self, x: Any, **options: Any) -> dict[str, Any]:
+    def _uncalibrated_outputs(self, x: Any, **options: Any) -> dict[str, Any]:
         """Return the outputs that ``Calibration.fit_outputs`` takes, by name."""
 
     def _density_features(self, x: Any, **options: Any) -> NDArray[Any]:
@@ -91,7 +94,7 @@ class AfterTraining:
         density = None
         if not _removes(x, y, "fit_density"):
             density = copy.deepcopy(DENSITIES.get(method))
-            x, labels, _ = self.classifier._labeled(x, y, None)
+            x, labels, _ = self.classifier._labeled_arrays(x, y, None)
             features = self.classifier._density_features(x, **options)
             density.fit(features, labels, self.classifier._variance_share)
         return self.set_density(density)
@@ -99,7 +102,7 @@ class AfterTraining:
     def set_density(self, density: FeatureDensity | None) -> Self:
         """Set a fitted density. If it widens latents, calibration and sets are removed."""
         if self.classifier._has_latents:
-            self._remove("fit_density", "calibration", "prediction_sets")
+            self.remove("fit_density", "calibration", "prediction_sets")
         self.density = density
         return self
 
@@ -110,10 +113,10 @@ class AfterTraining:
         calibration = None
         if not _removes(x, y, "calibrate"):
             calibration = copy.deepcopy(CALIBRATIONS.get(method))
-            x, labels, weights = self.classifier._labeled(x, y, sample_weight)
-            outputs = self.classifier._uncalibrated(x, **options)
+            x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
+            outputs = self.classifier._uncalibrated_outputs(x, **options)
             calibration.fit_outputs(labels, **outputs, sample_weight=weights)
-        self._remove("calibrate", "prediction_sets")
+        self.remove("calibrate", "prediction_sets")
         self.calibration = calibration
         return self
 
@@ -132,17 +135,14 @@ class AfterTraining:
         sets = None
         if not _removes(x, y, "conformalize"):
             sets = ConformalSets(coverage, method, by_class, seed=seed)
-            x, labels, _ = self.classifier._labeled(x, y, None)
+            x, labels, _ = self.classifier._labeled_arrays(x, y, None)
             sets.fit(self.classifier.predict_proba(x, **options), labels)
         self.prediction_sets = sets
         return self
 
-    def remove_all(self, cause: str) -> bool:
-        """Remove density, calibration and sets, with a warning for each; return whether there were any."""
-        return self._remove(cause, *_COMPONENTS)
-
-    def _remove(self, cause: str, *names: str) -> bool:
-        fitted = [name for name in names if getattr(self, name) is not None]
+    def remove(self, cause: str, *names: str) -> bool:
+        """Remove components, by default all, with a warning for each; return whether there were any."""
+        fitted = [name for name in names or _COMPONENTS if getattr(self, name) is not None]
         for name in fitted:
             _, changed, removed, method = _COMPONENTS[name]
             warn_caller(f"{cause} changes the {changed}, and removes {removed}: call {method} again afterwards")
@@ -160,18 +160,6 @@ class AfterTraining:
         if self.density is None:
             raise ValueError("familiarity needs fit_density with the training samples first")
         return self.density.familiarity(self.classifier._density_features(x, **options))
-
-    def widened(self, latent: Any, features: Any) -> Any:
-        """Widen latents, a LatentGaussian or a dict of tensors, by the density of their features."""
-        return latent if self.density is None else self.density.widened(latent, features)
-
-    def calibrated_latent(self, latent: Any) -> Any:
-        """Calibrate latents, a LatentGaussian or a dict of arrays or tensors."""
-        return latent if self.calibration is None else self.calibration.apply_latent(latent)
-
-    def calibrated(self, p: Any) -> Any:
-        """Calibrate class probabilities [N, n], an array or a tensor."""
-        return p if self.calibration is None else self.calibration.apply_probabilities(p)
 
     @property
     def maps_probabilities(self) -> bool:

@@ -7,12 +7,13 @@ import numpy as np
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
-from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.classifier.observations import labeled_arrays
+from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import Labels, Samples
 
 
 class CalibratedNetwork(SimplexNetwork):
-    """A SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
+    """SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
 
     ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
     """
@@ -212,19 +213,29 @@ class CalibratedNetwork(SimplexNetwork):
         """The density that ``fit_density`` fitted."""
         return self.after_training.density
 
-    def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        return labeled_arrays(x, y, sample_weight, self.num_classes)
+    # Called by ``after_training``, as its ``TrainedClassifier``
+
+    def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once."""
+        samples, _ = Samples.of(x, y, sample_weight, labeled=True).in_memory()
+        x, y, weight = (*samples.columns, None)[:3]
+        return x, Labels.of(y, self.num_classes, soft=False).values, weight
+
+    def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
+        """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
+
+        def outputs(x: Any) -> dict[str, Any]:
+            latent = self.predictive_latent(self.latent(x), calibrated=False)
+            return {"probabilities": self.readout(latent), "latent": latent}
+
+        predicted = predictions(Output(self, outputs), self._checked(x), batch_size, verbose)
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return self.predict_features(x, **options)
 
-    def _train_uncalibrated(self) -> None:
-        """Remove calibration, sets and density, because training changes the weights that they were fitted to."""
-        if self.after_training.remove_all("training"):
-            self._retraced()
-
     def _retraced(self) -> Self:
         """Drop the functions that Keras traced with an earlier density or calibration."""
         self.predict_function = self.test_function = None
-        self._hide("_latents", None)
+        self._hide("_latent_model", None)
         return self

@@ -1,4 +1,8 @@
-"""SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved."""
+"""SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved.
+
+Its base classes are ``SimplexNetwork`` (``network.py``: parts, steps from samples to probabilities, predictions) and
+``CalibratedNetwork`` (``calibrated_network.py``: what is fitted after training). Training and files are here.
+"""
 
 import os
 from typing import Any
@@ -14,7 +18,6 @@ from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
-from deepsimplex.classifier.observations import Observer
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.seeded_epochs import SeededEpochs
 from deepsimplex.classifier.several_workers import (
@@ -24,21 +27,26 @@ from deepsimplex.classifier.several_workers import (
     model_configuration,
     versions,
 )
+from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
-from deepsimplex.losses import get_loss
-from deepsimplex.losses.readout_losses import classifier_loss
+from deepsimplex.losses import ClassifierLoss, get_loss
+from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import Samples, is_stream
 from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class SimplexClassifier(CalibratedNetwork):
-    """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
+    """Classifier that predicts Gaussians over the latent space of a target and reads class probabilities out of them.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
     and ``model(x)`` give class probabilities [N, n], and metrics see labels and class probabilities. In between lies a
     Gaussian over latent space, which ``predict_latent`` returns: the target turns labels into points of that space, the
     backbone and its head learn to predict them, the readout integrates the Gaussian.
+
+    By default latents f become soft labels softmax(tau S f), with S the target's scores, and the network is trained by
+    their cross-entropy with its class probabilities, through the readout: see ``losses.Composition``. With
+    ``losses.LatentNLL``, the default for targets made from labels alone, it regresses onto the latents themselves.
 
     Parameters
     ----------
@@ -47,6 +55,7 @@ class SimplexClassifier(CalibratedNetwork):
         keras.applications with ``include_top=False, pooling="avg"``.
     target : Target, str or dict
         Where labels lie in latent space: ``targets.CASIMAC("euclidean")`` (default), "ilr", "vertices", ...
+        A given object is not copied: ``fit`` fits it.
     num_classes : int, optional
         Number of classes n, at least 2. Default: the number of ``class_names``.
     covariance : {"isotropic", "diagonal", "full"}, optional
@@ -126,8 +135,11 @@ class SimplexClassifier(CalibratedNetwork):
         TypeError, ValueError
             If the loss is unknown, or does not fit the head or the readout.
         """
-        loss = get_loss(loss)
-        chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
+        loss = None if loss is None else get_loss(loss)
+        chosen = self.target.default_loss() if loss is None else loss
+        if not isinstance(chosen, ClassifierLoss):
+            chosen = ProbabilityLoss(chosen)
+        # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, self.head.covariance)
@@ -148,7 +160,7 @@ class SimplexClassifier(CalibratedNetwork):
         if self.optimizer is not None and self.built:
             self.optimizer.build(self.trainable_variables)
 
-    # Samples to epochs of observations
+    # Samples to batches with training labels
 
     @concise_graph_errors()
     def fit(
@@ -171,11 +183,10 @@ class SimplexClassifier(CalibratedNetwork):
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
-            Samples; or batches of (sample, label) or (sample, latent), each with or without sample weights. With
-            distance targets a stream of labels is read once, in order, to find neighbors, and held in memory;
-            augmentation then belongs in the backbone, as Keras preprocessing layers. Other streams are not read ahead,
-            and no stream is if the loss compares with labels alone; ``losses.Composition`` reads one of soft labels or
-            latents once more.
+            Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
+            target batches of labels are read into memory, to find neighbors; augment samples in the backbone then, by
+            preprocessing layers of Keras. With ``losses.Composition`` batches of soft labels or latents are read once
+            before training. Otherwise, and always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -201,31 +212,32 @@ class SimplexClassifier(CalibratedNetwork):
         """
         check_whole(epochs, "epochs", 0)
         check_number(validation_split, "validation_split", least=0, below=1)
-        observer, seeded = self._observer("fit", class_weight), SeededEpochs(self.seed)
-        workers, steps = observer.workers, kwargs.get("steps_per_epoch")
+        labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
+        workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
         samples = Samples.of(x, y, sample_weight, labeled=True)
-        validation = None if validation_data is None else _labeled(validation_data)
+        validation = None if validation_data is None else _validation_samples(validation_data)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        if samples.is_stream and observer.needs_training_samples(samples):
-            samples, batch_size = samples.in_memory(steps, "steps_per_epoch")
+        if samples.is_stream and labels.needs_training_samples(samples):
+            samples, batch_size = samples.in_memory(steps_per_epoch, "steps_per_epoch")
             kwargs.pop("steps_per_epoch", None)
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
-        training = observer.fit(samples, steps)
-        self._adapt_head(training, steps)
+        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
+        self._adapt_head(samples, steps_per_epoch)
         if validation is not None:
-            size, steps = kwargs.pop("validation_batch_size", None), kwargs.pop("validation_steps", None)
-            validation, size, steps = self._observed(validation, size or batch_size, steps)
-            kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
-        self._build_metrics(training)
-        self._train_uncalibrated()
+            size = kwargs.pop("validation_batch_size", None) or batch_size
+            validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
+            kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
+        self._build_metrics(samples)
+        if self.after_training.remove("training"):  # fitted to weights that change now
+            self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._epochs(training, batch_size, seeded.order if shuffle else None, workers),
+            self._batches(samples, batch_size, seeded.order if shuffle else None, workers),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -248,11 +260,10 @@ class SimplexClassifier(CalibratedNetwork):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        observed, size, kwargs["steps"] = self._observed(
-            Samples.of(x, y, sample_weight, labeled=True), batch_size, kwargs.get("steps")
-        )
-        self._build_metrics(observed)
-        results = super().evaluate(self._epochs(observed, size), verbose=verbose, **kwargs)
+        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
+        self._build_metrics(samples)
+        results = super().evaluate(self._batches(samples, size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
         return results
@@ -265,68 +276,69 @@ class SimplexClassifier(CalibratedNetwork):
         Pass latents as ``y`` to step by hand with such a target; a loss that compares with labels alone takes labels
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
-        observer = self._observer("train_on_batch", class_weight)
+        labels = self._training_labels("train_on_batch", class_weight)
         samples = Samples.of(x, y, sample_weight, labeled=True)
-        if not self.training_loss.adapted:
+        if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
                 f"{self.training_loss.how_to_adapt}"
             )
-        if observer.needs_training_samples(samples):
+        if labels.needs_training_samples(samples):
             raise ValueError(
                 "y must hold latents in train_on_batch with a target of distances: a batch's neighbors lie among all "
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        self._train_uncalibrated()
-        return super().train_on_batch(*observer.observed(samples).columns, return_dict=return_dict)
+        if self.after_training.remove("training"):  # fitted to weights that change now
+            self._retraced()
+        return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        observed, *_ = self._observed(Samples.of(x, y, sample_weight, labeled=True))
-        return super().test_on_batch(*observed.columns, return_dict=return_dict)
+        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True))
+        return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
-    def _observer(self, method: str, class_weight: dict[int, float] | None = None) -> Observer:
+    def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
-        return Observer(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
+        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
 
-    def _observed(
+    def _to_evaluate(
         self, samples: Samples, batch_size: int | None = None, steps: int | None = None
     ) -> tuple[Samples, int | None, int | None]:
-        """Return validation or test samples with observations, their batch size and their number of steps.
+        """Return validation or test samples with training labels, their batch size and their number of steps.
 
-        Without the training samples that latents are found among there are only labels.
+        Training labels are "label" alone if a distance target has no training samples.
         """
-        observer = self._observer("evaluate")
-        if not self.training_loss.adapted:
+        labels = self._training_labels("evaluate")
+        if not self.training_loss.is_ready:
             warn_caller(
                 f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
                 "fit: it is given as NaN; class metrics do not need it",
             )
         self._check_shape(samples.spec[0])
-        if observer.needs_training_samples(samples):
+        if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
                 warn_caller(
                     "the latent loss needs the target's training samples, which a loaded model does not carry: it is "
                     "given as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need "
                     "it",
                 )
-                observer = Observer(self.target, self.num_classes)
+                labels = TrainingLabels(self.target, self.num_classes)
             elif samples.is_stream:
                 samples, batch_size = samples.in_memory(steps)
                 steps = None
-        return observer.observed(samples), batch_size, steps
+        return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _epochs(observed: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _batches(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
-        if observed.is_stream:
-            return observed.epochs(order=order, divide=divided_among_workers)
+        if samples.is_stream:
+            return samples.for_keras(order=order, divide=divided_among_workers)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
-        return observed.epochs(batch_size, order, divide)
+        return samples.for_keras(batch_size, order, divide)
 
     # Before training
 
@@ -364,27 +376,26 @@ class SimplexClassifier(CalibratedNetwork):
             }
         )
 
-    def _adapt_head(self, training: Samples, steps: int | None) -> None:
+    def _adapt_head(self, samples: Samples, steps_per_epoch: int | None) -> None:
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not self.head.adapted:
-            if training.is_stream:
-                batches = training.read_ahead(steps, "steps_per_epoch")
-                x, labels = ((x, observation["label"]) for x, observation, *_ in batches), None
+            if samples.is_stream:
+                batches = samples.read_ahead(steps_per_epoch, "steps_per_epoch")
+                x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
-                x, observation, *_ = training.columns
-                labels = observation["label"]
-                labels = np.argmax(labels, axis=-1) if labels.ndim == 2 else labels
+                x, y, *_ = samples.columns
+                labels = y["label"].argmax(axis=-1) if y["label"].ndim == 2 else y["label"]
             self.head.adapt(x, labels, self.backbone, seed=self.seed)
-        elif not training.is_stream:
-            self.head.set_num_samples(training.num_rows)
+        elif not samples.is_stream:
+            self.head.set_num_samples(samples.num_rows)
 
-    def _build_metrics(self, observed: Samples) -> None:
+    def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
         if len(self.metrics) < 2 or self.metrics[1].variables or self.distribute_strategy.num_replicas_in_sync > 1:
             return
-        if isinstance(observation := observed.spec[1], dict) and "label" in observation:
-            label = observation["label"]
+        if isinstance(y := samples.spec[1], dict) and "label" in y:
+            label = y["label"]
             uniform = tf.fill([1, self.num_classes], 1.0 / self.num_classes)
             self.compute_metrics(None, {"label": tf.zeros([1, *label.shape[1:]], label.dtype)}, uniform)
             self.reset_metrics()
@@ -399,7 +410,8 @@ class SimplexClassifier(CalibratedNetwork):
             outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
-            weighted = part.times(loss, part.rows / part.mean_rows) if self.training_loss.averages else loss
+            is_mean = self.training_loss.reduction != "sum"
+            weighted = part.times(loss, part.rows / part.mean_rows) if is_mean else loss
             scaled_loss = self.optimizer.scale_loss(weighted)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
@@ -416,7 +428,7 @@ class SimplexClassifier(CalibratedNetwork):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Return the loss of observations ``y``, with the extra losses of the layers.
+        """Return the loss of training labels ``y``, with the extra losses of the layers.
 
         ``y_pred`` is the dict {"loc", "scale"} of latents, with "log_probabilities" if they are known already; what is
         missing is computed, all of it from x if ``y_pred`` is no such dict.
@@ -424,17 +436,18 @@ class SimplexClassifier(CalibratedNetwork):
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
         outputs = self._with_log_probabilities(outputs)
-        if not loss.adapted or (loss.needs_latents and "loc" not in y):
+        if not loss.is_ready or (loss.needs_latents and y.keys() == {"label"}):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        # ``losses`` holds the head's divergence, divided by the number of samples, and the regularizers of layers.
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
     def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """Add "log_probabilities", uncalibrated and computed in log space, if the loss needs them and they lack."""
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = self.readout.log_probabilities(self.predictive(outputs, calibrated=False))
+        log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -445,9 +458,9 @@ class SimplexClassifier(CalibratedNetwork):
         self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, part: BatchPart, training: bool
     ) -> dict[str, Any]:
         """Update the loss and the metrics of the epoch, and return them."""
-        tracker, *others = self.metrics
+        tracker, *others = self.metrics  # Keras' mean of the loss first, then those of ``compile``
         # Losses that are sums have equal weights, whatever the number of samples.
-        counted = part.rows if self.training_loss.averages else part.mean_rows
+        counted = part.mean_rows if self.training_loss.reduction == "sum" else part.rows
         tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
@@ -455,7 +468,7 @@ class SimplexClassifier(CalibratedNetwork):
             probabilities = tf.exp(outputs["log_probabilities"])
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
-            probabilities = self.read_out(self.predictive(latent, calibrated=not training), training)
+            probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
         return self.compute_metrics(x, y, probabilities, sample_weight)
 
     # Files
@@ -505,9 +518,9 @@ class SimplexClassifier(CalibratedNetwork):
         [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
-        shapes: Any = self._sample_shapes
-        if not self.built or shapes is None:
+        if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
+        shapes: Any = keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), self._input_shapes)
         several = len(named := input_shapes(self.backbone)) > 1
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"
@@ -521,8 +534,8 @@ class SimplexClassifier(CalibratedNetwork):
             filepath,
             format,
             features=features,
-            latent=lambda features: self.predictive(self.latent_of_features(features), calibrated=True),
-            readout=self.read_out,
+            latent=lambda features: self.predictive_latent(self.latent_of_features(features), calibrated=True),
+            readout=self.probabilities,
             further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
             class_names=self.class_names,
@@ -554,11 +567,11 @@ class SimplexClassifier(CalibratedNetwork):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
-        components = {name: getattr(self, name) for name in _COMPONENTS}
+        arguments = {name: getattr(self, name) for name in _SERIALIZED_ARGUMENTS}
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-            **{name: keras.saving.serialize_keras_object(component) for name, component in components.items()},
+            **{name: keras.saving.serialize_keras_object(argument) for name, argument in arguments.items()},
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
@@ -570,9 +583,9 @@ class SimplexClassifier(CalibratedNetwork):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_COMPONENTS, "after_training", "dtype"):
+        for name in (*_SERIALIZED_ARGUMENTS, "after_training", "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        for name, kind in _COMPONENTS.items():
+        for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
         components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
@@ -583,16 +596,15 @@ class SimplexClassifier(CalibratedNetwork):
 
 
 _LAYER: Any = keras.layers.Layer
-_COMPONENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
+_SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
 # Prefixes of the names of their arrays among the saved weights.
 _PREFIXES = "loss_", "target_", "density_"
 
 
-def _labeled(data: Any) -> Samples:
+def _validation_samples(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
-    if is_stream(data):
-        return Samples.of(data, labeled=True)
-    return Samples.of(*keras.utils.unpack_x_y_sample_weight(tuple(data)), labeled=True)
+    columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
+    return Samples.of(*columns, labeled=True)
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:

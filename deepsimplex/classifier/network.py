@@ -32,7 +32,7 @@ class SimplexNetwork(keras.Model):
     The parameters are those of ``SimplexClassifier``, which adds training and files.
     """
 
-    _predicts = False
+    _is_predicting = False
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
-        self.after_training = AfterTraining(self)
+        self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self._noise = self.target.noise(self.num_classes)
-        self._hide("_sample_shapes", None)
-        self._hide("_latents", None)
-        self._hide("_features", None)
+        self._hide("_input_shapes", None)
+        self._hide("_latent_model", None)  # of predict_latent, made when it is needed
+        self._hide("_feature_model", None)
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
             self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
@@ -78,6 +78,7 @@ class SimplexNetwork(keras.Model):
             raise ValueError("covariance must not be given beside head: the head has its own")
         made = HEADS.get(
             head or ("variational" if covariance is None else "gaussian"),
+            # Heads take those of these arguments that their constructors name.
             num_classes=self.num_classes,
             latent_dim=self.target.latent_dim(self.num_classes),
             covariance=covariance or "isotropic",
@@ -97,9 +98,10 @@ class SimplexNetwork(keras.Model):
     # From samples to probabilities, step by step
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Return class probabilities [N, n]; in training uncalibrated ones."""
-        latent = self.latent(inputs, training)
-        return self.read_out(self.predictive(latent, calibrated=not training), training)
+        """Return class probabilities [N, n], calibrated except in training."""
+        features = self.backbone(inputs, training=training)
+        latent = self.latent_of_features(features, training)
+        return self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -110,30 +112,33 @@ class SimplexNetwork(keras.Model):
 
     def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent = self.head(features, training=bool(training))
-        return latent if training else self.after_training.widened(latent, features)
+        latent, density = self.head(features, training=bool(training)), self.after_training.density
+        return latent if training or density is None else density.widened(latent, features)
 
-    def predictive(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:
+    def predictive_latent(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's noise added, and calibrated if asked."""
         if self._noise is not None:
             latent = LatentGaussian.of(latent).with_noise(self._noise).as_dict()
-        return self.after_training.calibrated_latent(latent) if calibrated else latent
+        calibration = self.after_training.calibration
+        return calibration.apply_latent(latent) if calibrated and calibration is not None else latent
 
-    def read_out(self, predictive: dict[str, Any], training: bool | None = None) -> Any:
-        """Return the calibrated class probabilities [N, n] of ``predictive``; in training uncalibrated ones."""
-        if training:  # where the readout samples, of fewer points
-            return self.readout(predictive, training=True)
-        return self.after_training.calibrated(self.readout(predictive))
+    def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
+        """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
+        probabilities, calibration = self.readout(predictive_latent, training=training), self.after_training.calibration
+        return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
     # Weights and strategy
 
     @property
     def distribute_strategy(self) -> Any:
-        """The strategy that trains the model; with several workers, each predicts by itself."""
+        """The strategy that trains the model; with several workers, the local one while predicting.
+
+        Each worker predicts by itself: under the shared strategy it would wait for the others' batches.
+        """
         strategy = super().distribute_strategy
         if not has_several_workers(strategy):
             return strategy
-        return tf.distribute.get_strategy() if self._predicts else LocalReduction(strategy)
+        return tf.distribute.get_strategy() if self._is_predicting else LocalReduction(strategy)
 
     def _workers(self) -> Workers:
         return Workers(super().distribute_strategy)
@@ -159,7 +164,7 @@ class SimplexNetwork(keras.Model):
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
-        self._hide("_sample_shapes", keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), input_shape))
+        self._hide("_input_shapes", input_shape)
         self.built = True
 
     def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
@@ -193,22 +198,22 @@ class SimplexNetwork(keras.Model):
         samples = self._checked(x)
         if steps is not None:
             kwargs["steps"] = steps
-        with self._predicting():
-            return _predict(self, samples, batch_size, verbose, **kwargs)
+        with self._local_predictions():
+            return predictions(self, samples, batch_size, verbose, **kwargs)
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
         """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
         self._checked(x)
-        with self._predicting():
+        with self._local_predictions():
             return super().predict_on_batch(x)
 
     @contextmanager
-    def _predicting(self) -> Iterator[None]:
-        self._hide("_predicts", True)
+    def _local_predictions(self) -> Iterator[None]:
+        self._hide("_is_predicting", True)
         try:
             yield
         finally:
-            self._hide("_predicts", False)
+            self._hide("_is_predicting", False)
 
     def _checked(self, x: Any) -> Samples:
         """Check samples to predict as ``fit`` does."""
@@ -254,26 +259,16 @@ class SimplexNetwork(keras.Model):
             unless the classifier was calibrated by other means than "latent".
         """
         samples = self._checked(x)
-        if self._latents is None:
-            self._hide("_latents", _Part(self, lambda x: self.predictive(self.latent(x), calibrated=True)))
-        return LatentGaussian.of(_predict(self._latents, samples, batch_size, verbose))
-
-    def _uncalibrated(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
-        """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
-
-        def outputs(x: Any) -> dict[str, Any]:
-            latent = self.predictive(self.latent(x), calibrated=False)
-            return {"probabilities": self.readout(latent), "latent": latent}
-
-        predicted = _predict(_Part(self, outputs), self._checked(x), batch_size, verbose)
-        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
+        if self._latent_model is None:
+            self._hide("_latent_model", Output(self, lambda x: self.predictive_latent(self.latent(x), calibrated=True)))
+        return LatentGaussian.of(predictions(self._latent_model, samples, batch_size, verbose))
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
         samples = self._checked(x)
-        if self._features is None:
-            self._hide("_features", _Part(self, lambda x: self.backbone(x, training=False)))
-        return _predict(self._features, samples, batch_size, verbose)
+        if self._feature_model is None:
+            self._hide("_feature_model", Output(self, lambda x: self.backbone(x, training=False)))
+        return predictions(self._feature_model, samples, batch_size, verbose)
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.
@@ -298,11 +293,11 @@ class SimplexNetwork(keras.Model):
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
-class _Part(keras.Model):
+class Output(keras.Model):
     """Keras model from samples to one output of a network, such as its latents or features."""
 
     def __init__(self, network: SimplexNetwork, function: Callable[[Any], Any]) -> None:
-        super().__init__(name="part", dtype=network.dtype_policy)
+        super().__init__(name="output", dtype=network.dtype_policy)
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references when it loads
         self._function = function
 
@@ -330,7 +325,7 @@ def concise_graph_errors() -> Iterator[None]:
 
 
 @concise_graph_errors()
-def _predict(model: keras.Model, samples: Samples, batch_size: int | None, verbose: str | int, **kwargs: Any) -> Any:
+def predictions(model: keras.Model, samples: Samples, batch_size: int | None, verbose: str | int, **kwargs: Any) -> Any:
     """Predict as ``keras.Model.predict`` does, with less overhead for arrays.
 
     Keras creates a data set in every call and traces its functions, which takes most of the time for few samples. On a
@@ -339,7 +334,7 @@ def _predict(model: keras.Model, samples: Samples, batch_size: int | None, verbo
     if batch_size is not None:
         check_whole(batch_size, "batch_size", 1)
     if samples.is_stream or has_memmap(samples.columns):  # which Keras would copy whole
-        return keras.Model.predict(model, samples.epochs(batch_size), verbose=verbose, **kwargs)
+        return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)
     x, size = samples.columns[0], batch_size or 32
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
     if kwargs or verbose != 0 or several:

@@ -119,8 +119,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
         features = readable_rows(self, X, ensure_min_samples=2)
         labels = checked_labels(y, self.classes)
-        if len(labels.memberships) != len(features):
-            raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
+        if len(labels.values) != len(features):
+            raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.values)}")
         weights = check_sample_weight(sample_weight, len(features))
         if not (class_weight is None or isinstance(class_weight, dict | str)):
             raise TypeError(f"class_weight must be None, 'balanced' or a dict of classes; found {class_weight!r}")
@@ -257,15 +257,15 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
                 setattr(self, f"{name}_", component)
         return self
 
-    def _labeled(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
+    def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         if y is None:
             raise ValueError("y must be given beside X: the labels of its rows")
-        numbers = checked_labels(y, self.classes_).memberships
+        numbers = checked_labels(y, self.classes_).values
         if numbers.ndim == 2:
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
         return X, numbers, sample_weight
 
-    def _uncalibrated(self, X: ArrayLike) -> dict[str, Any]:
+    def _uncalibrated_outputs(self, X: ArrayLike) -> dict[str, Any]:
         uncalibrated = copy.copy(self)
         uncalibrated.__dict__.pop("calibration_", None)
         return uncalibrated._outputs(X)
@@ -322,7 +322,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Apply the classifier's calibration, if it has one, to class probabilities."""
-        return self._after_training.calibrated(p)
+        calibration = self._after_training.calibration
+        return p if calibration is None else calibration.apply_probabilities(p)
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""

@@ -92,7 +92,7 @@ def training_samples(classifier: Any, X: Any, y: Any, sample_weight: Any) -> tup
     Returns
     -------
     samples : Samples
-        Features X [N, d], memberships as in ``Labels``, and weights [N]; those of weight 0 are left out.
+        Features X [N, d], ``values`` of ``Labels``, and weights [N]; those of weight 0 are left out.
     labels : Labels
         Of all rows of arrays; of a stream one per class, so that memory does not grow with N.
     """
@@ -100,7 +100,7 @@ def training_samples(classifier: Any, X: Any, y: Any, sample_weight: Any) -> tup
         return _streamed_samples(classifier, X, y, sample_weight)
     features, labels, weights = classifier._readable(X, y, sample_weight)
     used = weights > 0
-    return ArraySamples(features, labels.memberships, weights, used=used), labels[used]
+    return ArraySamples(features, labels.values, weights, used=used), labels[used]
 
 
 def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> tuple[Samples, Labels]:
@@ -122,7 +122,7 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
         if y.dtype.kind == "O":  # TensorFlow's text
             y = np.char.decode(y.astype(np.bytes_))
         if labels is not None:
-            y = Labels.of(y, classes=labels.classes).memberships if len(y) else y
+            y = Labels.of(y, classes=labels.classes).values if len(y) else y
         elif len(y):
             is_first, soft = False, y.ndim == 2
             named = checked_labels(y, classifier.classes) if soft or classifier.classes is not None else None

@@ -75,7 +75,7 @@ class LatentClassifier(CalibratedClassifier):
         self.target_ = copy.deepcopy(TARGETS.get(target))
         if self.scale_features and self.target_.sums_features:
             X = StandardScaler().fit_transform(X, sample_weight=weights)
-        return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
+        return self.target_.fit_transform(X, labels.values, num_classes=len(labels.classes))
 
     @property
     def scores_(self) -> NDArray[np.float64]:
@@ -107,10 +107,12 @@ class LatentClassifier(CalibratedClassifier):
 
     def _adjusted(self, latent: Any, X: Any) -> Any:
         """Widen the latents of features X where these are unfamiliar, and calibrate them."""
-        return self._after_training.calibrated_latent(self._widened(latent, X))
+        latent, calibration = self._widened(latent, X), self._after_training.calibration
+        return latent if calibration is None else calibration.apply_latent(latent)
 
     def _widened(self, latent: Any, X: Any) -> Any:
-        return self._after_training.widened(latent, X)
+        density = self._after_training.density
+        return latent if density is None else density.widened(latent, X)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         latent, layer = self.predict_latent(X), self._readout

@@ -126,7 +126,7 @@ class SimplexNetworkClassifier(LatentClassifier):
             optimizer: Any = keras.optimizers.get(copy.deepcopy(given) if isinstance(given, dict) else given)
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
-            model.fit(features, labels.memberships, self.batch_size, self.epochs, **options)
+            model.fit(features, labels.values, self.batch_size, self.epochs, **options)
             model.target.num_classes_ = len(labels.classes)  # not set otherwise if the target is made from labels alone
             self.target_, self.model_ = model.target, model
         return self
@@ -151,7 +151,7 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
-        return model, lambda features: model.predictive(model.latent_of_features(features), calibrated=True)
+        return model, lambda features: model.predictive_latent(model.latent_of_features(features), calibrated=True)
 
     def _export(self, *args: Any, **options: Any) -> None:
         super()._export(*args, **options, features=lambda X: self.model_.backbone(X, training=False))

@@ -116,7 +116,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         """
         with self._fitting():
             features, y_checked, weights = self._checked(X, y, sample_weight, self.class_weight)
-            numbers = y_checked.memberships
+            numbers = y_checked.values
             if numbers.ndim == 2:
                 raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
             check_whole(self.prototypes_per_class, "prototypes_per_class", 1)

@@ -58,8 +58,7 @@ def top_k_accuracy(y: Any, p: Any, k: int) -> PreparedScore:
     0.5
     """
     n = p.shape[1]
-    if check_whole(k, "k", 1) > n:
-        raise ValueError(f"k must be at most the number of classes, {n}; found {k!r}")
+    check_whole(k, "k", 1, n)
     true = np.take_along_axis(p, y[:, None], axis=1)
     ahead = (p > true) | ((p == true) & (np.arange(n) < y[:, None]))
     return mean_score(ahead.sum(axis=1) < k)

@@ -108,14 +108,12 @@ def predicted_event(
     if class_index is not None:
         if top_label:
             raise ValueError("top_label and class_index exclude each other; found both")
-        whole = isinstance(class_index, int | np.integer) and not isinstance(class_index, bool)
-        if not whole or not 0 <= class_index < n:
-            raise ValueError(f"class_index must be one of the classes 0..{n - 1}; found {class_index!r}")
+        class_index = check_whole(class_index, "class_index", 0, n - 1)
     elif n == 2 and not top_label:
         class_index = 1
     if class_index is None:
         return "top label", probabilities.argmax(axis=1)
-    return f"class {int(class_index)}", np.full(samples, int(class_index))
+    return f"class {class_index}", np.full(samples, class_index)
 
 
 def binned_curve(

@@ -3,24 +3,52 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
-from deepsimplex.evaluation import prediction_sets
-from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
+from deepsimplex.evaluation import (
+    calibration_errors,
+    classification_scores,
+    prediction_sets,
+    proper_scores,
+    uncertainty,
+)
+from deepsimplex.evaluation.bootstrap import SCORES, Interval, ResampledScore, check_resampling, resample
 from deepsimplex.evaluation.json_values import JSONResult
-from deepsimplex.evaluation.report_scores import resampled_scores
 
+PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
+"""The parts of the Brier score, in the order of ``BrierDecomposition``."""
+SCORE_GROUPS: dict[str, tuple[str, ...]] = {
+    "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
+    "Probabilities": ("negative_log_likelihood", "brier_score", *PARTS, "proba_loss"),
+    "Calibration": (
+        "expected_calibration_error",
+        "adaptive_calibration_error",
+        "classwise_calibration_error",
+        "maximum_calibration_error",
+        "area_deviation",
+    ),
+    "Selective prediction": ("area_under_risk_coverage", "accuracy_at_coverage"),
+}
+"""Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
+_MODULES = (classification_scores, proper_scores, calibration_errors, uncertainty)
+_PREPARE = {
+    name: SCORES[getattr(module, name)].prepare
+    for module, names in zip(_MODULES, SCORE_GROUPS.values(), strict=True)
+    for name in names
+    if name not in PARTS
+}
 INTERVALS_NOTE = (
     "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
     "the bias of small samples: such a score may lie outside its own interval."
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report(JSONResult):
     """Scores of class probabilities; ``str`` gives a table, ``as_dict`` plain numbers and ``to_json`` text.
 
@@ -83,9 +111,9 @@ class Report(JSONResult):
     area_deviation: float
     area_under_risk_coverage: float
     accuracy_at_coverage: float
-    out_of_distribution_auroc: float | None
-    set_coverage: float | None
-    set_size: float | None
+    out_of_distribution_auroc: float | None = None
+    set_coverage: float | None = None
+    set_size: float | None = None
     bins: int
     k: int
     coverage: float
@@ -220,8 +248,8 @@ def report(
 
 
 def scored_report(
-    labels: NDArray[np.int64],
-    probabilities: NDArray[np.floating],
+    y: NDArray[np.int64],
+    p: NDArray[np.floating],
     bins: int,
     k: int | None,
     coverage: float,
@@ -232,18 +260,25 @@ def scored_report(
     stratified: bool = False,
 ) -> tuple[Report, dict[str, ResampledScore]]:
     """Make a report of checked labels and probabilities; return every score on all resamples too."""
-    samples, n = probabilities.shape
+    samples, n = p.shape
     k = min(5, n - 1) if k is None else k
-    others = None if outside is None else check_probabilities(outside, "outside", num_classes=n)
     resamples = 0 if level is None else resamples
-    scores = resampled_scores(labels, probabilities, bins, k, coverage, others, stratified, resamples, seed)
+    options: dict[str, dict[str, Any]] = {"top_k_accuracy": {"k": k}, "accuracy_at_coverage": {"coverage": coverage}}
+    options |= {name: {"bins": bins} for name in SCORE_GROUPS["Calibration"] if name != "area_deviation"}
+    prepared = [prepare(y, p, **options.get(name, {})) for name, prepare in _PREPARE.items()]
+    prepared.append(proper_scores.prepare_brier_decomposition(y, p, bins))
+    numbers = resample(prepared, y if stratified else None, resamples, seed)
+    scores = dict(zip([*_PREPARE, *PARTS], chain(*numbers), strict=True))
+    if outside is not None:
+        others = check_probabilities(outside, "outside", num_classes=n)
+        prepare = SCORES[uncertainty.out_of_distribution_auroc].prepare
+        auroc = prepare(1 - p.max(axis=1), 1 - others.max(axis=1))
+        ((scores["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, resamples, seed)
     names = [field.name for field in dataclasses.fields(Report) if field.name in scores]
-    values: dict[str, Any] = dict.fromkeys(("out_of_distribution_auroc", "set_coverage", "set_size"))
-    values |= {name: scores[name].value for name in names}
     report = Report(
         samples=samples,
         classes=n,
-        **values,
+        **{name: scores[name].value for name in names},
         bins=int(bins),
         k=int(k),
         coverage=float(coverage),

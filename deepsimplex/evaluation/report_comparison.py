@@ -8,8 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
-from deepsimplex.evaluation.report import Report, scored_report
-from deepsimplex.evaluation.report_scores import SCORE_GROUPS
+from deepsimplex.evaluation.report import SCORE_GROUPS, Report, scored_report
 
 _HIGHER = (*SCORE_GROUPS["Decisions"], "brier_resolution", "accuracy_at_coverage")
 _NEITHER = ("brier_uncertainty", "brier_remainder")

@@ -291,8 +291,7 @@ def scaled_partition(
     samples, n = given.shape
     names = check_class_names(classes, n, of="membership")
     true = check_class_numbers(y, "y", classes, given.shape)
-    if check_whole(depth, "depth", 1) > n - 1:
-        raise ValueError(f"depth must be at most the number of classes less one, {n - 1}; found {depth!r}")
+    check_whole(depth, "depth", 1, n - 1)
     precision = float(np.finfo(given.dtype).eps)
     table = given.astype(np.float64)
     # Stable: the lowest class comes first among equals.

@@ -13,7 +13,7 @@ import numpy as np
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
-from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.classifier.several_workers import Workers, versions
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer
@@ -27,7 +27,7 @@ from deepsimplex.experiments.training_run import (
     make_target,
     precision,
 )
-from deepsimplex.experiments.worker_processes import check_same_run, concise_worker_errors, open_strategy
+from deepsimplex.experiments.worker_processes import concise_worker_errors, open_strategy
 from deepsimplex.latent import LatentGaussian
 
 
@@ -123,7 +123,9 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     workers = Workers(strategy)
     log = printer(verbose if workers.is_chief else 0)
     with precision(config.training.mixed_precision), ExitStack() as lock, concise_worker_errors(workers):
-        check_same_run(workers, config)
+        # Their folders of runs and of the cache may differ.
+        same_json = config.model_dump_json(exclude={"output", "cache_dir"})
+        workers.check_same({"versions": versions(), "configuration": same_json})
         path, finished = workers.on_chief(lambda: _run_to_resume(config, lock, log) if resume else (None, False))
         if finished:
             return RunFolder(Path(path))

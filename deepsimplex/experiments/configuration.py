@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_origin
+from typing import Annotated, Any, Literal, Self
 
 import keras
 import numpy as np
@@ -21,10 +21,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.parameters import check_arguments
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.conformal_sets import ConformalMethod
@@ -57,10 +57,15 @@ def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return validate
 
 
+def _if_empty(default: Any) -> BeforeValidator:
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+Options = Annotated[dict[str, Any], _if_empty({})]
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
 Named = Annotated[dict[str, Any], BeforeValidator(_named)]
 Target = Annotated[Named, AfterValidator(_make(TARGETS.get))]
-Backbone = Annotated[Named, AfterValidator(_make(lambda value: backbone(**{"name": None, **value})))]
+Backbone = Annotated[Named, _if_empty("mlp"), AfterValidator(_make(lambda value: backbone(**{"name": None, **value})))]
 Head = Annotated[Named, AfterValidator(_make(partial(HEADS.get, num_classes=3, latent_dim=2)))]
 Readout = Annotated[Named, AfterValidator(_make(READOUTS.get))]
 Loss = Annotated[Named, AfterValidator(_make(get_loss))]
@@ -76,24 +81,15 @@ class _Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_is_default(cls, content: Any) -> Any:
-        """Drop keys with nothing under them ("training:" alone) unless None is one of their values."""
-        if not isinstance(content, dict):
-            return content
-        fields = cls.model_fields
-        empty = [key for key, value in content.items() if value is None and key in fields and _holds_keys(fields[key])]
-        return {key: value for key, value in content.items() if key not in empty}
-
-
-def _holds_keys(field: FieldInfo) -> bool:
-    kind = get_origin(field.annotation) or field.annotation
-    return isinstance(kind, type) and issubclass(kind, BaseModel | dict)
+        """Accept a section with nothing under it, such as "training:" alone."""
+        return {} if content is None else content
 
 
 class DataConfig(_Section):
     """The data: arguments of ``datasets.load``."""
 
     name: str = Field(description="a data set's name, an .npz file, a folder of images by class, or a CSV file")
-    options: dict[str, Any] = Field(default_factory=dict, description="further arguments of datasets.load")
+    options: Options = Field(default={}, description="further arguments of datasets.load")
     limit: int | None = Field(default=None, ge=2, description="use at most that many training samples")
     validation_fraction: float = Field(default=0.0, ge=0.0, lt=1.0, description="share held out of training")
 
@@ -102,12 +98,8 @@ class DataConfig(_Section):
     def _known_options(cls, value: dict[str, Any]) -> dict[str, Any]:
         from deepsimplex import datasets
 
-        known = [key for key in inspect.signature(datasets.load).parameters if key != "name"]
-        for key in value:
-            if key not in known:
-                raise ValueError(
-                    f"datasets.load has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}"
-                )
+        known = inspect.signature(partial(datasets.load, "")).parameters
+        check_arguments(value, known, "datasets.load")
         return value
 
 

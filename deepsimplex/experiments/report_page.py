@@ -4,7 +4,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_resampling
+from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.evaluation.report_scores import SCORE_GROUPS
-from deepsimplex.evaluation.standardized_partition import measure_title
+from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASURES, measure_title
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
 
@@ -100,6 +99,7 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["number"] = number
     html = environment.get_template("page.html").render(**_content(read, title, level, resamples, seed, announce))
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
@@ -125,12 +125,17 @@ def _content(
         "resamples": resamples,
         "samples": len(runs[0].predictions.y),
         "classes": runs[0].predictions.p.shape[1],
-        "groups": {"Runs": facts(runs), **score_groups(reports, comparison)},
+        "facts": facts(runs),
+        "reports": reports,
+        "comparison": comparison,
+        "score_groups": SCORE_GROUPS,
+        "higher_is_better": HIGHER_IS_BETTER,
+        "mark": mark,
         "partitions": partitions,
         "caution": caution,
-        "partition_groups": None if partitions is None else _partition_groups(partitions),
+        "measures": {"Scaled": SCALED_MEASURES, "As given": MEASURES[len(SCALED_MEASURES) :]},
+        "measure_title": measure_title,
         "partition_figures": () if partitions is None else partition_figures(partitions),
-        "number": number,
         "sections": sections(runs, level, announce),
         "differing": differing([flat_configuration(run) for run in runs]),
         "versions": {name: [run.versions.get(name, _MISSING) for run in runs] for name in packages},
@@ -211,33 +216,6 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A number of a table.
-
-    Attributes
-    ----------
-    text : str
-    interval : str
-        May be empty.
-    mark : {"", "best", "same"}
-        The best of its row; not significantly different from the best.
-    """
-
-    text: str
-    interval: str = ""
-    mark: str = ""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: its label, a cell for each run, and which way is better ("higher", "lower" or "")."""
-
-    label: str
-    cells: Sequence[Cell]
-    better: str = ""
-
-
 def number(value: float) -> str:
     """Format a score.
 
@@ -262,63 +240,28 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else progress.rounded_duration(seconds)
 
 
-def facts(runs: Sequence[Run]) -> list[Row]:
-    """Return rows with the size, length and time of the runs, and with what was fitted after training."""
-
-    def row(label: str, value_of: Callable[[Run], Any]) -> Row:
-        values = [value_of(run) for run in runs]
-        return Row(label, [Cell(_MISSING if value is None else str(value)) for value in values])
-
-    def metric(name: str) -> Callable[[Run], str | None]:
-        return lambda run: number(run.metrics[name]) if name in run.metrics else None
-
-    return [
-        row("test samples", lambda run: len(run.predictions.y)),
-        row("classes", lambda run: run.predictions.p.shape[1]),
-        row("epochs", lambda run: run.epochs),
-        row("training time", lambda run: duration(run.metrics.get("training_seconds"))),
-        *(row(label, metric(name)) for name, label in _FACTS.items() if any(map(metric(name), runs))),
-    ]
+def facts(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """Return size, length and time of the runs, and numbers of what was fitted after training, by their labels."""
+    rows: dict[str, list[Any]] = {
+        "test samples": [len(run.predictions.y) for run in runs],
+        "classes": [run.predictions.p.shape[1] for run in runs],
+        "epochs": [run.epochs or _MISSING for run in runs],
+        "training time": [duration(run.metrics.get("training_seconds")) for run in runs],
+    }
+    for name, label in _FACTS.items():
+        if any(name in run.metrics for run in runs):
+            rows[label] = [number(run.metrics[name]) if name in run.metrics else _MISSING for run in runs]
+    return rows
 
 
-def score_groups(reports: Mapping[str, Report], comparison: ReportComparison | None) -> dict[str, list[Row]]:
-    """Return the scores of all runs by group; with a comparison of several runs, the best of each row is marked."""
-    compared = comparison if len(reports) > 1 else None
-    return {title: [_score_row(score, reports, compared) for score in scores] for title, scores in SCORE_GROUPS.items()}
-
-
-def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComparison | None) -> Row:
-    higher = HIGHER_IS_BETTER.get(score)
-    cells = []
-    for name, scores in reports.items():
-        bounds = (scores.intervals or {}).get(score)
-        interval = "" if bounds is None else f"{number(bounds.lower)} to {number(bounds.upper)}"
-        mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
-        cells.append(Cell(number(getattr(scores, score)), interval, mark))
-    better = "" if higher is None else "higher" if higher else "lower"
-    return Row(next(iter(reports.values())).label(score), cells, better)
-
-
-def _mark(name: str, score: str, comparison: ReportComparison) -> str:
+def mark(name: str, score: str, comparison: ReportComparison | None) -> str:
+    """Return "best" for the best score of all runs, "same" for one that does not differ significantly from it."""
+    if comparison is None or len(comparison.reports) < 2 or score not in comparison.best:
+        return ""
     best = comparison.reports[comparison.best[score]]
     if getattr(comparison.reports[name], score) == getattr(best, score):
         return "best"
     return "" if comparison.differs(name, score) else "same"
-
-
-def _partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
-    """Return the measures of standardized partitions: of scaled memberships, and of those that were given."""
-    measures = [partition.measures() for partition in comparison.partitions.values()]
-    names = [name for name in measures[0] if not name.startswith("unscaled_")]
-
-    def rows(prefix: str) -> list[Row]:
-        return [
-            Row(measure_title(name), [Cell(number(values[prefix + name])) for values in measures])
-            for name in names
-            if prefix + name in measures[0]
-        ]
-
-    return {"Scaled": rows(""), "As given": rows("unscaled_")}
 
 
 def differing(columns: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:

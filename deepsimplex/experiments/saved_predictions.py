@@ -2,7 +2,6 @@
 
 import json
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.archives import check_archive, load_arrays, save_arrays
+from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import (
     check_array,
@@ -202,7 +201,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     """
     file = Path(path).expanduser()
     try:
-        arrays = _read(file)
+        arrays = load_arrays(file, KEY, unsigned=True)
     except OSError:
         raise
     except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
@@ -216,17 +215,6 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
         return _from_arrays(arrays)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{file}: {error}") from error
-
-
-def _read(file: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an archive, and verify its digest if it has one."""
-    with zipfile.ZipFile(file) as archive:
-        signed = "digest.npy" in archive.namelist()
-    if signed:
-        return load_arrays(file, KEY)
-    check_archive(file)
-    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
 
 
 def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:

@@ -11,7 +11,6 @@ import numpy as np
 
 from deepsimplex import datasets
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.experiments.backup import Backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
@@ -121,6 +120,11 @@ def fit(
 @contextmanager
 def _callbacks(config: RunConfig, folder: RunFolder, validation: Any) -> Iterator[list[Any]]:
     """Yield the callbacks that write history, logs and backups; close their files afterwards."""
+
+    def log_epoch(epoch: int, logs: Mapping[str, float]) -> None:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in logs.items())
+        folder.append_to_log(f"epoch {epoch + 1} of {config.training.epochs}: {scores}")
+
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
     boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
     try:
@@ -128,7 +132,7 @@ def _callbacks(config: RunConfig, folder: RunFolder, validation: Any) -> Iterato
             # The logs before the backup, so that they contain every epoch that it counts as trained.
             history,
             keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
-            _epoch_log(folder, config.training.epochs),
+            keras.callbacks.LambdaCallback(on_epoch_end=log_epoch),
             *boards,
             Backup(folder.backup),
         ]
@@ -137,16 +141,6 @@ def _callbacks(config: RunConfig, folder: RunFolder, validation: Any) -> Iterato
             board.close()
         if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
             history.csv_file.close()
-
-
-def _epoch_log(folder: RunFolder, epochs: int) -> keras.callbacks.Callback:
-    """Return a callback that writes a line for every epoch to the log of a run."""
-
-    def write(epoch: int, logs: Mapping[str, float] | None) -> None:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
-        folder.append_to_log(f"epoch {epoch + 1} of {epochs}: {scores}")
-
-    return keras.callbacks.LambdaCallback(on_epoch_end=write)
 
 
 def fit_after_training(
@@ -160,24 +154,23 @@ def fit_after_training(
         When one of them cannot be fitted; the saved model is kept.
     """
     held_out = split.x_validation, split.y_validation
-    steps: dict[str, Callable[[], object]] = {}
-    if (density := config.calibration.density) is not None:
-        fitted = DENSITIES.get(density)
-        steps[f"density {density['name']}"] = lambda: model.fit_density(split.x, split.y, fitted, batch_size=BATCH)
-    if (method := config.calibration.method) is not None:
-        calibration = CALIBRATIONS.get(method)
-        steps[f"method {method['name']}"] = lambda: model.calibrate(*held_out, calibration, batch_size=BATCH)
-    if (coverage := config.calibration.coverage) is not None:
-        sets = config.calibration.sets
-        steps[f"coverage {coverage}"] = lambda: model.conformalize(*held_out, coverage, sets, batch_size=BATCH)
-    for name, step in steps.items():
+    options: dict[str, Any] = {"batch_size": BATCH}
+    sets = config.calibration.sets
+    steps: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
+        ("density", config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),
+        ("method", config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
+        ("coverage", config.calibration.coverage, lambda share: model.conformalize(*held_out, share, sets, **options)),
+    )
+    chosen = [step for step in steps if step[1] is not None]
+    for name, value, step in chosen:
         try:
-            step()
+            step(value)
         except ValueError as error:
+            shown = value["name"] if isinstance(value, dict) else value
             raise ConfigurationError(
-                f"calibration.{name}: {error}. The model is in {folder.model}, as it was trained"
+                f"calibration.{name} {shown}: {error}. The model is in {folder.model}, as it was trained"
             ) from error
-    if steps:
+    if chosen:
         model.save(folder.model)
     if model.density is not None:
         log(f"density of {len(split.x)} training samples' features: {type(model.density).__name__}")

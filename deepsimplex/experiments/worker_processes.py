@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from deepsimplex._utils.validation import check_whole
-from deepsimplex.classifier.several_workers import ChiefError, Workers, versions
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
+from deepsimplex.classifier.several_workers import ChiefError, Workers
+from deepsimplex.experiments.configuration import ConfigurationError
 
 VARIABLE = "TF_CONFIG"
 GPUS = "CUDA_VISIBLE_DEVICES"
@@ -140,7 +140,7 @@ def run_workers(count: int, command: Sequence[str]) -> int:
     workers: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
         for ending in (signal.SIGTERM, signal.SIGHUP):
-            stack.callback(signal.signal, ending, signal.signal(ending, _terminated))
+            stack.callback(signal.signal, ending, signal.signal(ending, lambda number, frame: sys.exit(128 + number)))
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in addresses]
         stack.callback(_end, workers)
         for number, output in enumerate(outputs):
@@ -171,10 +171,6 @@ def run_workers(count: int, command: Sequence[str]) -> int:
         message = next((line for line in reversed(lines) if line.startswith("deepsimplex: ")), lines[-1])
         killed = f"was ended by signal {-code}. Go on with the same command and --resume"
         raise ConfigurationError(f"worker {first} of {count} {killed if code < 0 else f'failed: {message}'}")
-
-
-def _terminated(number: int, frame: Any) -> None:
-    sys.exit(128 + number)
 
 
 def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -212,10 +208,3 @@ def concise_worker_errors(workers: Workers) -> Iterator[None]:
             f"worker {workers.number} of {workers.count} lost another one ({type(error).__name__}). Start all of them "
             "again with --resume: the backup of the last epoch is kept"
         ) from error
-
-
-def check_same_run(workers: Workers, config: RunConfig) -> None:
-    """Raise ValueError if a worker has other versions or another configuration; output and cache folders may differ."""
-    workers.check_same(
-        {"versions": versions(), "configuration": config.model_dump_json(exclude={"output", "cache_dir"})}
-    )

@@ -107,10 +107,10 @@ class VariationalGaussianProcess(Head):
     statistics. The learned scale and shift, which the lengthscale and the linear mean could express as well, train
     faster than these do.
 
-    The divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples) stands among the losses of the
-    layer as the regularizers of its weights. A model adds it once to what it minimizes, however often it calls the
-    layer. Where the data term is the mean over samples of E_q[-log p(z | f(x))] and ``effective_samples`` is None, the
-    sum is the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have
+    The layer's ``losses`` hold the divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples), as
+    they hold regularizers of weights. A model adds it once to what it minimizes, however often it calls the layer.
+    Where the data term is the mean over samples of E_q[-log p(z | f(x))] and ``effective_samples`` is None, the sum is
+    the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have
     -log E_q[p(z | f(x))] there, the predictive density itself: the objective of Jankowiak et al., whose variances they
     find better calibrated. As with any Keras regularizer a frozen layer adds nothing, and sample weights do not apply
     to it: scale them to mean one.

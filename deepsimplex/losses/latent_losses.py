@@ -26,8 +26,8 @@ class ClassifierLoss(keras.losses.Loss):
     Examples
     --------
     >>> class Distance(ClassifierLoss):
-    ...     def compute(self, observation, outputs, sample_weight=None):
-    ...         return keras.ops.mean(keras.ops.abs(observation["loc"] - outputs["loc"]))
+    ...     def compute(self, labels, outputs, sample_weight=None):
+    ...         return keras.ops.mean(keras.ops.abs(labels["loc"] - outputs["loc"]))
     >>> float(Distance().compute({"loc": keras.ops.ones((3, 2))}, {"loc": keras.ops.zeros((3, 2))}))
     1.0
     """
@@ -36,13 +36,14 @@ class ClassifierLoss(keras.losses.Loss):
     needs_probabilities = False
     needs_adapt = False
 
-    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+    def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch, a scalar unless ``reduction`` is None.
 
         Parameters
         ----------
-        observation : dict of tensors
-            "label" [N] or [N, n], and with ``needs_latents`` "loc" [N, L] and "scale" of the target's observation.
+        labels : dict of tensors
+            Training labels: "label" [N] or [N, n], and with ``needs_latents`` what ``latent_labels`` returns, by
+            default "loc" [N, L] and "scale" of the target's observation.
         outputs : dict of tensors
             "loc" and "scale" of the head, and with ``needs_probabilities`` "log_probabilities" [N, n].
         sample_weight : tensor [N], optional
@@ -50,17 +51,14 @@ class ClassifierLoss(keras.losses.Loss):
         raise NotImplementedError(f"{type(self).__name__} must implement compute")
 
     @property
-    def averages(self) -> bool:
-        """Whether the loss of a batch is a mean over its samples, not a sum."""
-        return self.reduction != "sum"
-
-    @property
-    def adapted(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether ``adapt`` was called, if it is needed."""
         return not self.needs_adapt
 
     def adapt(self, loc: Any, labels: Any, scores: Any, neighbor_error: float | None = None) -> None:
         """Compute what the loss needs from the latents of the training samples; by default nothing.
+
+        Called by every ``fit``, before its first epoch.
 
         Parameters
         ----------
@@ -81,12 +79,12 @@ class ClassifierLoss(keras.losses.Loss):
 
     @property
     def how_to_adapt(self) -> str:
-        """Instruction, for error messages, if the loss has not been adapted."""
+        """Instruction, for error messages, if the loss is not ready."""
         return "call fit first"
 
-    def observe(self, loc: Any, scores: Any) -> dict[str, Any]:
-        """Return further observations of latents [N, L], by name, beside label and latents; by default none."""
-        return {}
+    def latent_labels(self, latents: LatentGaussian, scores: Any) -> dict[str, Any]:
+        """Return the training labels that ``compute`` reads of latents, by name; by default "loc" and "scale"."""
+        return latents.as_dict()
 
     def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError if the loss cannot train a head of this covariance; by default every loss can."""
@@ -108,10 +106,10 @@ class LatentLoss(ClassifierLoss):
     2.0
     """
 
-    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+    def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch from the "loc" and "scale" of both dicts."""
-        observed, latent = ({name: part[name] for name in ("loc", "scale")} for part in (observation, outputs))
-        return self(observed, latent, sample_weight=sample_weight)
+        observation, latent = ({name: part[name] for name in ("loc", "scale")} for part in (labels, outputs))
+        return self(observation, latent, sample_weight=sample_weight)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")

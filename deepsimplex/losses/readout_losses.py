@@ -102,9 +102,9 @@ class ProbabilityLoss(ClassifierLoss):
         self.loss = loss
         self.in_log_space = _in_log_space(loss)
 
-    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+    def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch from "label" and "log_probabilities"."""
-        label, log_p = observation["label"], outputs["log_probabilities"]
+        label, log_p = labels["label"], outputs["log_probabilities"]
         if self.in_log_space is not None:
             return self.in_log_space(label, log_p, sample_weight=sample_weight)
         label, p = self._form(label, log_p.shape[1]), tf.exp(log_p)
@@ -158,10 +158,10 @@ class Hybrid(ClassifierLoss):
         self.weight = check_number(weight, "weight", above=0, below=1)
         self.cross_entropy = CrossEntropy(reduction=self.latent.reduction)
 
-    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+    def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the weighted mean of both losses of a batch."""
-        latent = self.latent.compute(observation, outputs, sample_weight)
-        entropy = self.cross_entropy(observation["label"], outputs["log_probabilities"], sample_weight=sample_weight)
+        latent = self.latent.compute(labels, outputs, sample_weight)
+        entropy = self.cross_entropy(labels["label"], outputs["log_probabilities"], sample_weight=sample_weight)
         return (1.0 - self.weight) * latent + self.weight * tf.cast(entropy, latent.dtype)
 
     def check(self, num_classes: int, covariance: str | None) -> None:
@@ -232,18 +232,6 @@ def get_loss(identifier: Any) -> Any:
     if isinstance(identifier, dict) and "class_name" in identifier:
         return keras.saving.deserialize_keras_object(identifier)
     return LOSSES.get(identifier)
-
-
-def classifier_loss(identifier: Any) -> ClassifierLoss:
-    """Return the loss that ``SimplexClassifier`` trains with; other losses become a ``ProbabilityLoss``.
-
-    Examples
-    --------
-    >>> classifier_loss("sparse_categorical_crossentropy").needs_latents
-    False
-    """
-    loss = get_loss(identifier)
-    return loss if isinstance(loss, ClassifierLoss) else ProbabilityLoss(loss)
 
 
 def is_soft(y_true: Any) -> bool:

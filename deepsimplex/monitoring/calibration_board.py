@@ -145,7 +145,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         if outside is not None:
             leaves = keras.tree.flatten(outside)
             rows = len(leaves[0]) if leaves and np.ndim(leaves[0]) else 0
-            self.outside = draw_samples((outside, np.zeros(rows, int)), self.samples, self.seed, "outside").x
+            self.outside = draw_samples((outside, np.zeros(rows, int)), self.samples, self.seed, "outside").columns[0]
         self._file = EventFile(Path(log_dir).expanduser() / FOLDER)
         self._begin()
 
@@ -173,7 +173,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self._begin()
         if self.validation is None:
             raise ValueError("validation_data must be given for a Keras model; found None")
-        x = keras.tree.map_structure(np.asarray, self.validation.x)
+        x = keras.tree.map_structure(np.asarray, self.validation.columns[0])
         self._outputs = KerasOutputs(self.model, x, self.batch_size)
         p = self._outputs(take(x, slice(8)))["probabilities"]
         if np.isfinite(p).all():
@@ -196,7 +196,7 @@ class CalibrationBoard(keras.callbacks.Callback):
 
     def _model_outputs(self) -> ClassifierOutputs:
         assert self.validation is not None
-        x, model = keras.tree.map_structure(np.asarray, self.validation.x), self.model
+        x, model = keras.tree.map_structure(np.asarray, self.validation.columns[0]), self.model
         arrays, outside = self._outputs(x), {} if self.outside is None else self._outputs(self.outside)
         p, classifier = arrays["probabilities"], model if isinstance(model, SimplexClassifier) else None
         names = self._names(range(p.shape[1]) if classifier is None else classifier.class_names)
@@ -240,7 +240,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     def _estimator_outputs(self, classifier: Any, with_latents: bool = False) -> ClassifierOutputs | None:
         if self.validation is None:
             return None
-        x, classes = self.validation.x, classifier.classes_.tolist()
+        x, classes = self.validation.columns[0], classifier.classes_.tolist()
         labels, p, names = self._check_labels(len(classes), classes), classifier.predict_proba(x), self._names(classes)
         outside = None if self.outside is None else classifier.predict_proba(self.outside)
         outputs = ClassifierOutputs(labels, p, names, outside, as_images(x))
@@ -255,7 +255,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         """Return the numbers of the validation samples' classes, once labels and class names fit the classifier."""
         assert self.validation is not None
         check_class_names(self.class_names, n, "class_names", "probabilities")
-        return check_labels(self.validation.y, n, name="the labels of validation_data", classes=classes)[0]
+        return check_labels(self.validation.columns[1], n, name="the labels of validation_data", classes=classes)[0]
 
     def _names(self, default: Sequence[Any]) -> list[str]:
         """Names of classes without tabs and line breaks, which would end a cell of the Projector's table."""

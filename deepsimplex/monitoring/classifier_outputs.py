@@ -107,7 +107,7 @@ class KerasOutputs:
             if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
             features = model.backbone(batch, training=False)
-            latent = model.predictive(model.latent_of_features(features), calibrated=False)
+            latent = model.predictive_latent(model.latent_of_features(features), calibrated=False)
             single = {name: tf.cast(part, tf.float32) for name, part in (latent | {"features": features}).items()}
             return {**single, "probabilities": model.readout(latent)}
 

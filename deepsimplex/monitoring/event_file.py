@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from skimage.util import montage
 from tensorboard.plugins import projector
 
 from deepsimplex._utils.atomic_files import DiskFullError, check_writable, disk_full_at, replacing
@@ -154,7 +155,5 @@ def sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, 
     height, width = (max(1, round(shrink * edge)) for edge in colors.shape[1:3])
     if shrink < 1.0:
         colors = tf.image.resize(colors, (height, width), method="area").numpy()
-    cells = np.ones((side * side, height, width, 3))
-    cells[: len(colors)] = colors
-    square = cells.reshape(side, side, height, width, 3).swapaxes(1, 2).reshape(side * height, side * width, 3)
+    square = montage(colors, fill=(1.0, 1.0, 1.0), channel_axis=3)
     return np.round(255 * np.clip(square, 0, 1)).astype(np.uint8), (width, height)

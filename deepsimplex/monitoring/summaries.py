@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deepsimplex.calibration import NeighborDistance
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.evaluation import calibration_error_by_class, out_of_distribution_auroc, report
-from deepsimplex.evaluation.report_scores import SCORE_GROUPS
+from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
 if TYPE_CHECKING:

@@ -1,6 +1,5 @@
 """Validation samples of a board: a random subset, the same in every epoch."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -10,31 +9,10 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_array, check_labels, unmasked
 from deepsimplex.samples import ArraySamples, Samples, is_stream
+from deepsimplex.samples.reservoir import Draw
 
 
-@dataclass(frozen=True, eq=False)
-class ValidationSamples:
-    """Samples and their labels.
-
-    Attributes
-    ----------
-    x : ndarray, data frame, or structure of ndarray
-        N samples.
-    y : ndarray, shape [N]
-        Class numbers or other labels.
-    rows : ndarray, shape [N], int64
-        Their positions among all samples that were given, in rising order.
-    given : int
-        Number of samples that were given.
-    """
-
-    x: Any
-    y: NDArray[Any]
-    rows: NDArray[np.int64]
-    given: int
-
-
-def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validation_data") -> ValidationSamples:
+def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validation_data") -> Draw:
     """Draw ``samples`` at random, or take all if there are no more or ``samples`` is None.
 
     Parameters
@@ -47,6 +25,11 @@ def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validat
     name : str
         Name of ``data`` in errors.
 
+    Returns
+    -------
+    Draw
+        ``columns`` are x, as arrays, data frame or structure of arrays, and y: class numbers or other labels.
+
     Raises
     ------
     TypeError, ValueError
@@ -55,7 +38,7 @@ def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validat
     Examples
     --------
     >>> drawn = draw_samples((np.arange(10.0), np.arange(10)), samples=3, seed=0)
-    >>> drawn.rows, drawn.y, drawn.given
+    >>> drawn.rows, drawn.columns[1], drawn.given
     (array([1, 2, 3]), array([1, 2, 3]), 10)
     """
     stream = Samples.of(data, name=name) if is_stream(data) else None
@@ -68,8 +51,7 @@ def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validat
     draw = given.draw(samples, seed)
     if not draw.given:
         raise ValueError(f"{name} must hold at least one sample; found none")
-    x, y = draw.columns
-    return ValidationSamples(x, y, draw.rows, draw.given)
+    return draw
 
 
 def _checked(name: str, x: Any, y: Any) -> tuple[Any, NDArray[Any]]:

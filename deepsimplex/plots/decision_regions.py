@@ -186,13 +186,10 @@ def _in_blocks(function: Callable[[NDArray], ArrayLike], rows: NDArray, like: ND
 
 def _probabilities(classifier: Any, rows: NDArray, like: NDArray) -> NDArray[np.float64]:
     """Return class probabilities [M, n] of rows [M, d]."""
-    kind = type(classifier).__name__
-    try:
-        p = check_probabilities(_in_blocks(classifier.predict_proba, rows, like))
-    except ValueError as error:
-        raise ValueError(f"{kind}.predict_proba gives no probabilities: {error}") from error
+    name = f"what {type(classifier).__name__}.predict_proba gives"
+    p = check_probabilities(_in_blocks(classifier.predict_proba, rows, like), name)
     if len(p) != len(rows):
-        raise ValueError(f"{kind}.predict_proba must give one row for each of its {len(rows)} samples; found {len(p)}")
+        raise ValueError(f"{name} must be one row for each of its {len(rows)} samples; found {len(p)}")
     return p.astype(np.float64)
 
 

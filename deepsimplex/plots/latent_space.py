@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection, LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincinv
 
 from deepsimplex._utils.validation import check_array, check_labels, check_names
 from deepsimplex.geometry import vertices
@@ -173,7 +172,7 @@ def _covariances(gaussian: LatentGaussian, basis: Array) -> Array:
 def _draw_ellipses(ax: Axes, places: Array, covariances: Array, level: float, edges: Sequence[str]) -> None:
     variances, axes = np.linalg.eigh(covariances)
     # r standard deviations of two dimensions hold the share 1 - exp(-r^2 / 2).
-    radius = np.sqrt(2 * gammaincinv(1.0, level))
+    radius = np.sqrt(-2 * np.log1p(-level))
     sides = 2 * radius * np.sqrt(np.maximum(variances, 0))
     angles = np.rad2deg(np.arctan2(axes[:, 1, 1], axes[:, 0, 1]))
     position: dict[str, Any] = {"units": "xy", "offsets": places, "offset_transform": ax.transData}

@@ -1,7 +1,7 @@
 """Reliability diagrams of the top label or one class, and of every class in small panels."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +15,6 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
 from deepsimplex.plots.style import BLACK, BLUE, GRAY, ORANGE, check_axes, check_classes, figure_of, literal, new_axes
 
-LEGEND_SIZE = (0.5, 0.26)  # about the width and height of the legend, as shares of the axes
 GRID = 201  # confidences at which the band is drawn, besides those of its bins
 
 # Panels: most in a row and in all; their side, the gaps between columns and rows, and the margins, in inches.
@@ -106,7 +105,7 @@ def reliability(
     ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=1, label="perfectly calibrated", zorder=2.5)
     ax.set(xlim=(0, 1), ylim=(0, 1), ylabel=frequency)
     ax.tick_params(labelbottom=False)
-    ax.legend(title=f"ECE = {curve.expected_calibration_error:.4f}", loc=_free_corner(curve, band), framealpha=0.9)
+    ax.legend(title=f"ECE = {curve.expected_calibration_error:.4f}", framealpha=0.9)
 
     width, samples = curve.edges[1] - curve.edges[0], curve.counts.sum()
     histogram = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
@@ -115,16 +114,6 @@ def reliability(
     confidence = "confidence (largest probability)" if top_label else f"predicted probability of {curve.event}"
     histogram.set(xlabel=confidence, ylabel=f"share\n(N = {samples})")
     return figure_of(ax)
-
-
-def _free_corner(curve: ReliabilityCurve, band: ReliabilityBand | None) -> Literal["upper left", "lower right"]:
-    """Return the corner off the diagonal where the legend hides fewer points; bars fill the lower one."""
-    curves = [curve] if band is None else [curve, band.lower, band.upper]
-    x = np.concatenate([each.confidence for each in curves])
-    y = np.concatenate([each.frequency for each in curves])
-    width, height = LEGEND_SIZE
-    above, below = np.sum((x < width) & (y > 1 - height)), np.sum((x > 1 - width) & (y < height))
-    return "lower right" if above > below else "upper left"
 
 
 def _draw_bars(ax: Axes, curve: ReliabilityCurve, label: str) -> None:
@@ -226,15 +215,15 @@ def _panels(count: int) -> Figure:
     width = LEFT + columns * SIDE + (columns - 1) * ACROSS + RIGHT
     height = TOP + rows * SIDE + (rows - 1) * DOWN + BOTTOM
     figure = Figure(figsize=(width, height), dpi=120)
+    edges = {"left": LEFT / width, "right": 1 - RIGHT / width, "bottom": BOTTOM / height, "top": 1 - TOP / height}
+    figure.subplots_adjust(**edges, wspace=ACROSS / SIDE, hspace=DOWN / SIDE)
     for i in range(count):
-        row, column = divmod(i, columns)
-        x, y = LEFT + column * (SIDE + ACROSS), height - TOP - SIDE - row * (SIDE + DOWN)
-        ax = figure.add_axes((x / width, y / height, SIDE / width, SIDE / height), xlim=(0, 1), ylim=(0, 1))
+        ax = figure.add_subplot(rows, columns, i + 1, xlim=(0, 1), ylim=(0, 1))
         ax.spines[:].set_color(GRAY)
         ax.set_xticks((0.0, 0.5, 1.0), ("0", "0.5", "1"))
         ax.set_yticks((0.0, 0.5, 1.0), ("0", "0.5", "1"))
         # Numbers only on the left, and below the last panel of each column.
-        ax.tick_params(length=2, pad=2, labelsize=7, labelleft=column == 0, labelbottom=i + columns >= count)
+        ax.tick_params(length=2, pad=2, labelsize=7, labelleft=i % columns == 0, labelbottom=i + columns >= count)
     figure.supxlabel("predicted probability", x=0.5 + (LEFT - RIGHT) / 2 / width, y=0.08 / height, fontsize=9)
     figure.supylabel("frequency", x=0.08 / width, y=(BOTTOM + height - TOP) / 2 / height, fontsize=9)
     return figure

@@ -20,22 +20,22 @@ class Labels:
     ----------
     classes : ndarray, shape [n]
         Names of the classes, in the order of the columns of probabilities.
-    memberships : ndarray, shape [N] (int64) or [N, n] (float64)
+    values : ndarray, shape [N] (int64) or [N, n] (float64)
         Class numbers, or soft labels.
     latents : LatentGaussian or None
-        Latents, if they were given in place of labels; ``memberships`` are then the classes that they are nearest to.
+        Latents, if they were given in place of labels; ``values`` are then the classes that they are nearest to.
 
     Examples
     --------
     >>> labels = Labels.of(["dog", "cat", "dog"])
-    >>> labels.memberships, labels.classes.tolist()
+    >>> labels.values, labels.classes.tolist()
     (array([1, 0, 1]), ['cat', 'dog'])
     >>> Labels.of([[0.2, 0.8]], num_classes=2).hard
     array([1])
     """
 
     classes: NDArray[Any]
-    memberships: NDArray[Any]
+    values: NDArray[Any]
     latents: LatentGaussian | None = None
 
     @classmethod
@@ -82,13 +82,13 @@ class Labels:
         elif isinstance(y, LatentGaussian | dict):
             raise ValueError(f"{name} must hold class labels; found latents")
         if num_classes is not None and classes is None:
-            memberships, n = check_labels(y, num_classes, name=name, rows=rows, of=of, soft=soft)
-            return cls(np.arange(n), memberships)
+            values, n = check_labels(y, num_classes, name=name, rows=rows, of=of, soft=soft)
+            return cls(np.arange(n), values)
         y = unmasked(y, name)
         if y.ndim == 2 and y.shape[1] > 1:
-            memberships, n = check_labels(y, name=name, rows=rows, of=of, soft=soft)
+            values, n = check_labels(y, name=name, rows=rows, of=of, soft=soft)
             check_class_names(classes, n, of=f"soft labels {name}")
-            return cls(np.arange(n) if classes is None else np.asarray(classes), memberships)
+            return cls(np.arange(n) if classes is None else np.asarray(classes), values)
         y = y[:, 0] if y.ndim == 2 else y
         names = np.unique(y) if classes is None else unmasked(classes, "classes")
         if names.ndim != 1:
@@ -125,26 +125,26 @@ class Labels:
         )
 
     def __len__(self) -> int:
-        return len(self.memberships)
+        return len(self.values)
 
     def __getitem__(self, rows: Any) -> "Labels":
         """The labels of some samples."""
-        return Labels(self.classes, self.memberships[rows], None if self.latents is None else self.latents[rows])
+        return Labels(self.classes, self.values[rows], None if self.latents is None else self.latents[rows])
 
     @property
     def is_soft(self) -> bool:
         """Whether labels are shares of the classes."""
-        return self.memberships.ndim == 2
+        return self.values.ndim == 2
 
     @property
     def hard(self) -> NDArray[np.int64]:
         """The number of the likeliest class of every sample."""
-        return np.argmax(self.memberships, axis=1) if self.is_soft else self.memberships
+        return np.argmax(self.values, axis=1) if self.is_soft else self.values
 
     @property
     def shares(self) -> NDArray[np.float64]:
         """Memberships [N, n]: one-hot rows of hard labels."""
-        return self.memberships if self.is_soft else np.eye(len(self.classes))[self.memberships]
+        return self.values if self.is_soft else np.eye(len(self.classes))[self.values]
 
 
 def holds_latents(y: Any, scores: NDArray[Any]) -> bool:

@@ -18,11 +18,11 @@ from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices,
 from deepsimplex._utils.validation import check_finite_rows, check_sample_weight, unmasked
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples.class_labels import Labels
-from deepsimplex.samples.reservoir import Draw, Reservoir, joined, take
+from deepsimplex.samples.reservoir import Draw, Reservoir, joined, smallest_keys, take
 
 Columns = tuple[Any, ...]
-# Converts labels to what a network is trained on, and to factors [N] of the sample weights, or None.
-Observe = Callable[[Any], tuple[Any, NDArray[Any] | None]]
+# From labels to what replaces them, and to factors [N] of the sample weights, or None.
+ReplaceLabels = Callable[[Any], tuple[Any, NDArray[Any] | None]]
 # Draws the order of an epoch: from a number of rows (or batches) to their permutation.
 Order = Callable[[int], NDArray[np.int64]]
 # Divides a data set among workers.
@@ -111,6 +111,24 @@ class Samples(ABC):
             raise ValueError("y must be given beside arrays: labels, soft labels or latents")
         return ArraySamples(*_checked_columns(x, y, sample_weight, name))
 
+    @property
+    @abstractmethod
+    def spec(self) -> Columns:
+        """Specifications of the columns before ``map``: ``tf.TensorSpec``, or structures of them."""
+
+    @abstractmethod
+    def first(self) -> Columns:
+        """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
+
+    @abstractmethod
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
+        """Return the samples as arrays, and the size of the batches of a stream.
+
+        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        """
+
+    # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
+
     def map(self, function: Callable[..., Columns]) -> Self:
         """Return these samples with a function of the columns applied to every read.
 
@@ -130,18 +148,13 @@ class Samples(ABC):
         """Read all rows once, in order, at most ``most`` at a time. Default: 8 MiB of samples in double precision."""
         return self._blocks(_rows_at_once(self.spec[0]) if most is None else most)
 
-    def whole(self) -> Columns:
-        """Read all rows into arrays."""
-        return joined([*self._blocks(self.num_rows or 2**62)])
-
-    @property
-    @abstractmethod
-    def spec(self) -> Columns:
-        """Specifications of the columns before ``map``: ``tf.TensorSpec``, or structures of them."""
-
     @abstractmethod
     def _blocks(self, most: int) -> Iterator[Columns]:
         """Read all rows once, in order, at most ``most`` at a time."""
+
+    def whole(self) -> Columns:
+        """Read all rows into arrays."""
+        return joined([*self._blocks(self.num_rows or 2**62)])
 
     @abstractmethod
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Columns]:
@@ -164,12 +177,7 @@ class Samples(ABC):
             Whether k rows of every class are drawn; the labels are then class numbers. Default False.
         """
 
-    @abstractmethod
-    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
-        """Return the samples as arrays, and the size of the batches of a stream.
-
-        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
-        """
+    # For Keras: all rows, not mapped
 
     @abstractmethod
     def checked(self, check: Callable[[Any], None]) -> "Samples":
@@ -180,15 +188,18 @@ class Samples(ABC):
         """Cut a share of the rows of arrays off the end, as Keras does: (training, validation); streams raise."""
 
     @abstractmethod
-    def first(self) -> Columns:
-        """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
-
-    @abstractmethod
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
         """Read an epoch in order; a stream still yields every batch afterwards."""
 
     @abstractmethod
-    def epochs(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
+        """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
+
+        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
+        """
+
+    @abstractmethod
+    def for_keras(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
         Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
@@ -202,13 +213,6 @@ class Samples(ABC):
             number of batches for a PyDataset. Default None: rows in order. Data sets and generators have their own.
         divide : callable, optional
             Divides the row numbers of arrays, or the batches of a data set, among workers.
-        """
-
-    @abstractmethod
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "Samples":
-        """Return samples with ``observe(labels)`` in place of labels, and weights times its factors; streams lazily.
-
-        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
         """
 
 
@@ -269,10 +273,9 @@ class ArraySamples(Samples):
         return self.num_rows // size
 
     def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+        keys = np.random.default_rng(seed).random(self.num_rows)
         labels = take(self.columns[1], slice(None) if self._used is None else self._used) if by_class else None
-        reservoir.add((np.arange(self.num_rows),), labels)
-        rows = reservoir.drawn().rows
+        rows = smallest_keys(keys, 0, labels, k or 0) if by_class else smallest_keys(keys, k)
         return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
 
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
@@ -288,16 +291,16 @@ class ArraySamples(Samples):
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
         return iter([self.columns])
 
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "ArraySamples":
-        x, y, *weight = self.columns
-        return ArraySamples(x, *_observed(observe, y, *weight))
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "ArraySamples":
+        x, y, *weight = self._all_columns()
+        return ArraySamples(x, *_replaced(function, y, *weight))
 
-    def epochs(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
-        size, rows = batch_size or 32, self.num_rows
-        if order is None and divide is None and not has_memmap(self.columns):  # no function is traced
-            tensors = keras.tree.map_structure(as_tensor, self.columns)
+        size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
+        if order is None and divide is None and not has_memmap(columns):  # no function is traced
+            tensors = keras.tree.map_structure(as_tensor, columns)
             return tf.data.Dataset.from_tensor_slices(tensors).batch(size).prefetch(tf.data.AUTOTUNE)
         # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the model be freed.
         current: Any = None if order is None else weakref.WeakMethod(order)
@@ -310,13 +313,18 @@ class ArraySamples(Samples):
         numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
         batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
         batches = batches if divide is None else divide(batches)
-        readers = keras.tree.map_structure(_row_reader, self.columns)
+        readers = keras.tree.map_structure(_row_reader, columns)
 
         @not_converted
         def gather(rows: tf.Tensor) -> Columns:
             return keras.tree.map_structure(lambda read: read(rows), readers)
 
         return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+    def _all_columns(self) -> Columns:
+        if self._used is not None or self._function is not None:
+            raise ValueError("batches for Keras have all rows as they are: give it samples without map and used")
+        return self.columns
 
     def _read(self, rows: Any) -> Columns:
         columns = take(self.columns, rows if self._used is None else self._used[rows])
@@ -405,13 +413,13 @@ class Stream(Samples):
 
         return self._converted(convert)
 
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "Stream":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Stream":
         def convert(batch: Any) -> Any:
             x, y, weight = (*_columns(batch), None, None)[:3]
             if y is None:
                 raise ValueError("y must be given beside arrays: labels, soft labels or latents")
             x, *labels = _checked_columns(x, y, weight, self._name)
-            return (x, *_observed(observe, *labels))
+            return (x, *_replaced(function, *labels))
 
         return self._converted(convert)
 
@@ -496,8 +504,8 @@ class DatasetStream(Stream):
 
         return self._mapped(element)
 
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "DatasetStream":
-        example, factors = observe(Labels.example(self.spec[1], scores))
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "DatasetStream":
+        example, factors = function(Labels.example(self.spec[1], scores))
         names, dtypes = list(example), [tf.as_dtype(part.dtype) for part in example.values()]
         dtypes += [] if factors is None else [tf.as_dtype(factors.dtype)]
 
@@ -506,18 +514,17 @@ class DatasetStream(Stream):
             leaves = list(y.values()) if isinstance(y, dict) else [y]
 
             def in_numpy(*leaves: NDArray[Any]) -> list[NDArray[Any]]:
-                labels = dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0]
-                observation, factors = observe(labels)
-                return [*(observation[name] for name in names), *([] if factors is None else [factors])]
+                labels, factors = function(dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0])
+                return [*(labels[name] for name in names), *([] if factors is None else [factors])]
 
             values = tf.numpy_function(in_numpy, leaves, dtypes, stateful=False)
             for value, part in zip(values, [*example.values(), *([] if factors is None else [factors])], strict=True):
                 value.set_shape([*leaves[0].shape[:1], *part.shape[1:]])
-            observation = dict(zip(names, values, strict=False))
+            labels = dict(zip(names, values, strict=False))
             if factors is not None:
                 weight = values[-1] if weight is None else values[-1] * tf.cast(weight, values[-1].dtype)
             x = keras.tree.map_structure(_checked_finite, x)
-            return (x, observation) if weight is None else (x, observation, weight)
+            return (x, labels) if weight is None else (x, labels, weight)
 
         return self._mapped(element)
 
@@ -525,7 +532,7 @@ class DatasetStream(Stream):
         mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return DatasetStream(mapped, self._name)
 
-    def epochs(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
         return self.source if divide is None else divide(self.source)
@@ -546,7 +553,7 @@ class PyDatasetStream(Stream):
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
-    def epochs(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> keras.utils.PyDataset:
         return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
@@ -608,7 +615,7 @@ class GeneratorStream(Stream):
         self.source, ahead.source = itertools.tee(self.source)
         return ahead.read(steps, argument)
 
-    def epochs(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> Iterator[Any]:
         convert = self._convert  # Keras takes generators, no other iterators
@@ -678,11 +685,11 @@ def _checked_weights(sample_weight: Any, rows: int) -> NDArray[Any]:
     return check_finite_rows(weights, "sample_weight", keras.config.floatx())
 
 
-def _observed(observe: Observe, y: Any, weight: Any = None) -> Columns:
-    observation, factors = observe(y)
+def _replaced(function: ReplaceLabels, y: Any, weight: Any = None) -> Columns:
+    labels, factors = function(y)
     if factors is not None:
         weight = factors if weight is None else factors * weight
-    return (observation,) if weight is None else (observation, weight)
+    return (labels,) if weight is None else (labels, weight)
 
 
 def _checked_finite(tensor: Any) -> Any:

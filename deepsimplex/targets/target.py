@@ -86,8 +86,8 @@ class Target(Parameters, ABC):
     def noise(self, n: int) -> NDArray[np.float64] | None:
         """Standard deviations [1, 1] or [1, L] of the noise that the readout adds to a head's latents. Default None.
 
-        A head trained with the target's own variance in its loss predicts the latent without that noise, and must be
-        read out with it.
+        ``losses.LatentNLL`` adds the variance of the target's noise to that of the head, so that the head learns the
+        rest. The readout must then add it again.
         """
         return None
 

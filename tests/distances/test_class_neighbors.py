@@ -249,30 +249,30 @@ def test_zero_queries_give_empty_result():
     [
         ({"x": [[0.0], [np.nan]]}, ValueError, "x must be finite"),
         ({"queries": [[np.inf]]}, ValueError, "queries must be finite"),
-        ({"queries": [[1.0, 2.0]]}, ValueError, "x and queries must hold samples of one shape"),
-        ({"x": np.zeros((0, 1)), "y": []}, ValueError, "at least one sample"),
-        ({"y": [0]}, ValueError, r"y must hold one label for each of the 2 rows of x; found shape \(1,\)"),
-        ({"y": [[0.5, 0.5], [0.0, 1.0]]}, ValueError, "y must name one class per sample here"),
-        ({"y": [0.5, 1.0]}, ValueError, "y must hold class numbers from 0; found 0.5 in row 0"),
-        ({"y": [-1, 1]}, ValueError, "y must hold class numbers from 0; found -1 in row 0"),
-        ({"y": [0, 3], "num_classes": 3}, ValueError, r"y must hold class numbers 0\.\.2; found 3 in row 1"),
+        ({"queries": [[1.0, 2.0]]}, ValueError, r"x and queries must.*found \(2, 1\) and \(1, 2\)"),
+        ({"x": np.zeros((0, 1)), "y": []}, ValueError, r"^x must.*found none"),
+        ({"y": [0]}, ValueError, r"^y must.*found shape \(1,\)"),
+        ({"y": [[0.5, 0.5], [0.0, 1.0]]}, ValueError, r"^y must.*found soft labels, row 0"),
+        ({"y": [0.5, 1.0]}, ValueError, r"^y must.*found 0.5 in row 0"),
+        ({"y": [-1, 1]}, ValueError, r"^y must.*found -1 in row 0"),
+        ({"y": [0, 3], "num_classes": 3}, ValueError, r"^y must.*found 3 in row 1"),
         (
             {"queries": [[1.0]], "query_labels": [4], "num_classes": 2},
             ValueError,
-            r"query_labels must hold .* 0\.\.1",
+            r"query_labels must.*found 4 in row 0",
         ),
         (
             {"queries": [[1.0]], "query_labels": [0, 1]},
             ValueError,
-            "query_labels must hold one label for each of the 1 rows",
+            r"query_labels must.*found shape \(2,\)",
         ),
         ({"queries": [[1.0]], "exclude_duplicates": True}, ValueError, "exclude_duplicates needs query_labels"),
         ({"query_labels": [0, 1]}, ValueError, "belong to queries"),
-        ({"num_classes": 0}, ValueError, "num_classes must be"),
-        ({"k": 0}, ValueError, "k must be"),
-        ({"k": 1.5}, ValueError, "k must be"),
-        ({"k": True}, ValueError, "k must be"),
-        ({"block_bytes": 0}, ValueError, "block_bytes must be"),
+        ({"num_classes": 0}, ValueError, r"num_classes must.*found 0"),
+        ({"k": 0}, ValueError, r"^k must.*found 0"),
+        ({"k": 1.5}, ValueError, r"^k must.*found 1\.5"),
+        ({"k": True}, ValueError, r"^k must.*found True"),
+        ({"block_bytes": 0}, ValueError, r"block_bytes must.*found 0"),
     ],
 )
 def test_invalid_input_raises(arguments, error, message):
@@ -283,12 +283,12 @@ def test_invalid_input_raises(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "fast"}, "method must be one of exact, approximate"),
-        ({"classes": "mine"}, "classes must be one of all, same, other"),
+        ({"method": "fast"}, r"method must.*found 'fast'"),
+        ({"classes": "mine"}, r"classes must.*found 'mine'"),
         ({"classes": "same", "queries": [[1.0]]}, "classes='same' needs query_labels"),
-        ({"method": "approximate", "candidates": 1, "k": 2}, "candidates must be a whole number, at least 2"),
-        ({"method": "approximate", "candidates": True}, "candidates must be"),
-        ({"candidates": 8}, "candidates must be None unless method='approximate'; found 8"),
+        ({"method": "approximate", "candidates": 1, "k": 2}, r"candidates must.*found 1"),
+        ({"method": "approximate", "candidates": True}, r"candidates must.*found True"),
+        ({"candidates": 8}, r"candidates must.*found 8"),
     ],
 )
 def test_invalid_options_raise(arguments, message):
@@ -326,7 +326,7 @@ LINE, HALVES = np.arange(8.0)[:, None], np.arange(8) % 2
 )
 def test_nan_distance_raises(method, options):
     """Other samples are near enough to fill the answer: it would be wrong without a trace."""
-    with pytest.raises(ValueError, match=r"found NaN in \d+ of \d+ that Patchy computed"):
+    with pytest.raises(ValueError, match=r"distances must.*found NaN in \d+ of \d+ that Patchy computed"):
         class_neighbors(LINE, HALVES, Patchy(np.nan), method=method, **options)
 
 

@@ -45,23 +45,23 @@ def test_precomputed_looks_up():
     np.testing.assert_array_equal(Precomputed(D, others).pairwise(queries, x), others)
     with pytest.raises(ValueError, match="not known"):
         Precomputed(D).pairwise(queries, x)
-    with pytest.raises(ValueError, match="row per query"):
+    with pytest.raises(ValueError, match=r"others must.*found 2"):
         Precomputed(D, others).pairwise(np.zeros(4), x)
-    with pytest.raises(ValueError, match="row per training sample"):
+    with pytest.raises(ValueError, match=r"matrix must.*found \[3, 3\]"):
         Precomputed(D).pairwise(queries, queries)
 
 
 @pytest.mark.parametrize(
     ("matrix", "others", "error", "message"),
     [
-        (np.zeros((2, 3)), None, ValueError, "must be square"),
-        (np.zeros(3), None, ValueError, r"matrix must have shape \[N, M\]; found shape \(3,\)"),
-        (np.array([[0, -1.0], [1, 0]]), None, ValueError, r"found -1.0 at \[0, 1\]"),
-        (np.array([[0, 1.0], [np.nan, 0]]), None, ValueError, r"found nan at \[1, 0\]"),
-        (np.array([[0, np.inf], [1, 0]]), None, ValueError, r"found inf at \[0, 1\]"),
+        (np.zeros((2, 3)), None, ValueError, r"matrix must.*found shape \[2, 3\]"),
+        (np.zeros(3), None, ValueError, r"matrix must.*found shape \(3,\)"),
+        (np.array([[0, -1.0], [1, 0]]), None, ValueError, r"matrix must.*found -1.0 at \[0, 1\]"),
+        (np.array([[0, 1.0], [np.nan, 0]]), None, ValueError, r"matrix must.*found nan at \[1, 0\]"),
+        (np.array([[0, np.inf], [1, 0]]), None, ValueError, r"matrix must.*found inf at \[0, 1\]"),
         (np.array([["a", "b"], ["c", "d"]]), None, TypeError, "real numbers"),
         (np.ma.masked_equal(np.eye(2), 0), None, ValueError, "matrix must not be masked"),
-        (np.zeros((2, 2)), np.zeros((5, 3)), ValueError, r"shape \[M, 2\]"),
+        (np.zeros((2, 2)), np.zeros((5, 3)), ValueError, r"others must.*found \[5, 3\]"),
     ],
 )
 def test_invalid_matrix_raises(matrix, others, error, message):
@@ -86,12 +86,12 @@ def test_embedding_measures_features_and_embeds_once():
     x = np.random.default_rng(0).normal(size=(9, 3))
     np.testing.assert_allclose(Embedding(model).pairwise(x[:4], x), 2 * Euclidean().pairwise(x[:4], x))
     assert model.passed == 13
-    with pytest.raises(TypeError, match="predict"):
+    with pytest.raises(TypeError, match=r"model must.*found function"):
         Embedding(lambda x: x)
-    with pytest.raises(ValueError, match="batch_size"):
+    with pytest.raises(ValueError, match=r"batch_size must.*found 0"):
         Embedding(model, batch_size=0)
     model.predict = lambda x, batch_size, verbose: {"loc": x}
-    with pytest.raises(TypeError, match="one array of features; found a dict"):
+    with pytest.raises(TypeError, match=r"model must.*found a dict"):
         Embedding(model).pairwise(x, x)
     model.predict = lambda x, batch_size, verbose: x * np.nan
     with pytest.raises(ValueError, match="the model's features of queries must be finite"):
@@ -105,15 +105,15 @@ def test_embedding_measures_features_and_embeds_once():
         (Euclidean(), [[0.0], [np.inf]], ValueError, r"X must be finite; found inf at \[1, 0\]"),
         (Euclidean(), [["a"]], TypeError, "real numbers"),
         (Euclidean(), [[1j]], TypeError, "real numbers"),
-        (Euclidean(), 3.0, ValueError, r"X must have shape \[N, ...\]; found shape \(\)"),
+        (Euclidean(), 3.0, ValueError, r"^X must.*found shape \(\)"),
         (Euclidean(), [1.0, 2.0], ValueError, r"One feature is X\[:, None\]"),
         (Cityblock(), [[1e200]], ValueError, "overflow"),
-        (SSIM(3), np.zeros((2, 9)), ValueError, r"\[N, H, W\]"),
-        (SSIM(7), np.zeros((2, 5, 9)), ValueError, "window must be at most 5 .*5 x 9.*found 7"),
-        (SSIM(7), np.zeros((2, 9, 6, 3)), ValueError, "window must be at most 5 .*found 7"),
-        (SSIM(3), np.zeros((2, 9, 9), np.int64), ValueError, "data_range must be given for images of dtype int64"),
+        (SSIM(3), np.zeros((2, 9)), ValueError, r"^X must.*found shape \[2, 9\]"),
+        (SSIM(7), np.zeros((2, 5, 9)), ValueError, r"window must.*found 7"),
+        (SSIM(7), np.zeros((2, 9, 6, 3)), ValueError, r"window must.*found 7"),
+        (SSIM(3), np.zeros((2, 9, 9), np.int64), ValueError, r"data_range must.*found None for X"),
         (SSIM(3), np.linspace(0, 255, 81).reshape(1, 9, 9), ValueError, "from 0 to 255.*Set data_range"),
-        (SSIM(3), np.full((2, 9, 9), np.nan), ValueError, "finite"),
+        (SSIM(3), np.full((2, 9, 9), np.nan), ValueError, r"^X must.*found nan at \[0, 0, 0\]"),
     ],
 )
 def test_invalid_samples_raise(metric, x, error, message):
@@ -122,5 +122,5 @@ def test_invalid_samples_raise(metric, x, error, message):
 
 
 def test_samples_of_different_shapes_raise():
-    with pytest.raises(ValueError, match=r"X and Y must hold samples of one shape; found \(.*, 2\) and \(.*, 3\)"):
+    with pytest.raises(ValueError, match=r"X and Y must.*found \(.*, 2\) and \(.*, 3\)"):
         Euclidean().pairwise(np.zeros((1, 2)), np.zeros((1, 3)))

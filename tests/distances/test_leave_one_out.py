@@ -44,8 +44,8 @@ def test_neighbor_error_of_any_distance():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([[0.0]], [0]), "x must hold at least two samples; found 1"),
-        (([[0.0], [1.0]], [0]), "y must hold one label for each of the 2 rows of x"),
+        (([[0.0]], [0]), r"^x must.*found 1"),
+        (([[0.0], [1.0]], [0]), r"^y must.*found shape \(1,\)"),
     ],
 )
 def test_invalid_arguments_raise(arguments, message):

@@ -73,13 +73,13 @@ def test_embedding_of_a_keras_model():
     ("spec", "error", "message"),
     [
         ("euclidian", ValueError, "did you mean 'euclidean'"),
-        ("zzz", ValueError, "must be one of cityblock, euclidean, ssim, or 'module:Class'; found 'zzz'$"),
+        ("zzz", ValueError, r"distance must.*found 'zzz'$"),
         ("ssim", ValueError, "window"),
         ({"name": "ssim", "windw": 5}, ValueError, "windw"),
-        ({"window": 5}, TypeError, "a dict with a 'name'"),
+        ({"window": 5}, TypeError, r"distance must.*found \{'window'"),
         (SSIM, TypeError, "not a class"),
-        (None, TypeError, "None"),
-        (5, TypeError, "5"),
+        (None, TypeError, r"distance must.*found None"),
+        (5, TypeError, r"distance must.*found 5"),
     ],
 )
 def test_invalid_distance_raises(spec, error, message):

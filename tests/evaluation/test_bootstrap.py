@@ -150,7 +150,7 @@ def test_user_defined_score_takes_options_and_strata():
     def undefined_without_class_1(y, p):
         return float(p[y == 1, 1].sum() / (y == 1).sum()) if (y == 1).any() else np.nan
 
-    with pytest.raises(ValueError, match=r"metric must be a number on every resample; found NaN on \d+ of 1000.*strat"):
+    with pytest.raises(ValueError, match=r"metric must.*found NaN on \d+ of 1000.*strat"):
         evaluation.bootstrap_interval(undefined_without_class_1, y, p)
     assert evaluation.bootstrap_interval(undefined_without_class_1, y, p, stratified=True) == (0.5, 0.5)
 
@@ -158,27 +158,27 @@ def test_user_defined_score_takes_options_and_strata():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"level": 1.0}, ValueError, "level must be a number above 0 and below 1; found 1.0"),
-        ({"level": 95}, ValueError, "level must be a number above 0 and below 1; found 95"),
-        ({"resamples": 0}, ValueError, "resamples must be a whole number, at least 1; found 0"),
-        ({"seed": -1}, ValueError, "seed must be a whole number, at least 0; found -1"),
-        ({"stratified": "no"}, TypeError, "stratified must be True or False"),
-        ({"metric": "accuracy"}, TypeError, "metric must be a function of labels and probabilities; found 'accuracy'"),
+        ({"level": 1.0}, ValueError, r"level must.*found 1.0"),
+        ({"level": 95}, ValueError, r"level must.*found 95"),
+        ({"resamples": 0}, ValueError, r"resamples must.*found 0"),
+        ({"seed": -1}, ValueError, r"seed must.*found -1"),
+        ({"stratified": "no"}, TypeError, r"stratified must.*found 'no'"),
+        ({"metric": "accuracy"}, TypeError, r"metric must.*found 'accuracy'"),
         (
             {"metric": evaluation.brier_decomposition},
             TypeError,
-            r"found BrierDecomposition.*lambda y, p: brier",
+            r"metric must.*found BrierDecomposition.*lambda y, p: brier",
         ),
         ({"bin": 3}, TypeError, r"^accuracy\(\) got an unexpected keyword argument 'bin'"),
-        ({"limits": (1, 0)}, ValueError, r"limits must be a lowest and a highest value.*found \(1, 0\)"),
-        ({"limits": 1}, ValueError, "limits must be"),
+        ({"limits": (1, 0)}, ValueError, r"limits must.*found \(1, 0\)"),
+        ({"limits": 1}, ValueError, r"limits must.*found 1"),
         (
             {"metric": lambda y, p: p.mean(axis=0)},
             ValueError,
-            r"metric must return one number; found an array of shape",
+            r"metric must.*found an array of shape",
         ),
         ({"p": [[0.5, 0.6]]}, ValueError, "every row of p must sum to 1"),
-        ({"y": [2]}, ValueError, "y must hold class numbers"),
+        ({"y": [2]}, ValueError, r"^y must.*found 2 in row 0"),
     ],
 )
 def test_invalid_arguments_raise(arguments, error, message):

@@ -1,5 +1,7 @@
 """Calibration errors and the area deviation, against slow oracles, netcal and cases worked by hand."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -119,7 +121,7 @@ def test_reference_table_equals_netcal_if_installed(n, bins):
 
 @pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])
 def test_invalid_bins_raise(bins):
-    with pytest.raises(ValueError, match="bins must be a whole number"):
+    with pytest.raises(ValueError, match=rf"bins must.*found {re.escape(repr(bins))}"):
         evaluation.expected_calibration_error([0], [[0.5, 0.5]], bins)
 
 
@@ -127,10 +129,10 @@ def test_other_invalid_arguments_raise():
     y, p = sure_predictions(3, samples=5)
     with pytest.raises(ValueError, match="top_label and class_index exclude each other"):
         evaluation.reliability_curve(y, p, class_index=1, top_label=True)
-    with pytest.raises(ValueError, match="binning must be one of width, mass; found 'adaptive'"):
+    with pytest.raises(ValueError, match=r"binning must.*found 'adaptive'"):
         evaluation.reliability_curve(y, p, binning="adaptive")
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
-        with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
+        with pytest.raises(ValueError, match=r"bins must.*found 0"):
             getattr(evaluation, name)(y, p, 0)
-    with pytest.raises(ValueError, match=r"bins must be a whole number, at least 1; found 2\.5"):
+    with pytest.raises(ValueError, match=r"bins must.*found 2\.5"):
         evaluation.brier_decomposition(y, p, 2.5)

@@ -1,5 +1,7 @@
 """Reliability curves and their bins, worked by hand; bands in closed form, at their limits and against loops."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,7 +85,7 @@ def test_curve_of_one_class_against_the_rest():
 @pytest.mark.parametrize("class_index", [-1, 3, 0.5, 1.0, True, "a"])
 def test_unknown_class_index_raises(class_index):
     y, p = sure_predictions(3, samples=5)
-    with pytest.raises(ValueError, match=r"class_index must be one of the classes 0\.\.2; found"):
+    with pytest.raises(ValueError, match=rf"class_index must.*found {re.escape(repr(class_index))}"):
         evaluation.reliability_curve(y, p, class_index=class_index)
 
 
@@ -195,10 +197,10 @@ P = np.array([[0.4, 0.6], [0.7, 0.3]])
 @pytest.mark.parametrize(
     ("lower", "upper", "message"),
     [
-        (P[:1], P, r"lower must have the shape of p, \(2, 2\); found \(1, 2\)"),
-        (P, P[:, 0], r"upper must have the shape of p, \(2, 2\); found \(2,\)"),
-        (P, P + np.array([[0.0], [0.5]]), "upper must hold probabilities, 0 to 1; found 1.2 in row 1"),
-        (P * np.nan, P, "lower must hold probabilities, 0 to 1; found nan in row 0"),
+        (P[:1], P, r"lower must.*found \(1, 2\)"),
+        (P, P[:, 0], r"upper must.*found \(2,\)"),
+        (P, P + np.array([[0.0], [0.5]]), r"upper must.*found 1.2 in row 1"),
+        (P * np.nan, P, r"lower must.*found nan in row 0"),
         (P, P - np.array([[0.0], [0.1]]), "lower must not exceed upper; it does in 1 rows, first 1"),
     ],
 )
@@ -209,12 +211,12 @@ def test_invalid_interval_ends_raise(lower, upper, message):
 
 def test_invalid_band_arguments_raise():
     for options, message in (
-        ({"class_index": 2}, r"class_index must be one of the classes 0\.\.1; found 2"),
+        ({"class_index": 2}, r"class_index must.*found 2"),
         ({"class_index": 1, "top_label": True}, "exclude each other"),
-        ({"bins": 0}, "bins must be a whole number"),
-        ({"binning": "adaptive"}, "binning must be one of width, mass"),
+        ({"bins": 0}, r"bins must.*found 0"),
+        ({"binning": "adaptive"}, r"binning must.*found 'adaptive'"),
     ):
         with pytest.raises(ValueError, match=message):
             evaluation.reliability_band([0, 1], P, P, P, **options)
-    with pytest.raises(ValueError, match="found 2 in row 1"):
+    with pytest.raises(ValueError, match=r"^y must.*found 2 in row 1"):
         evaluation.reliability_band([0, 2], P, P, P)

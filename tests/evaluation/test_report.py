@@ -89,8 +89,8 @@ def test_intervals_equal_bootstrap_of_each_score():
     assert report.intervals["out_of_distribution_auroc"] == apart
     limits = {"brier_reliability": (0, 2), "brier_resolution": (0, 2), "brier_uncertainty": (0, 2 / 3)}
     for name in report.intervals.keys() - {"out_of_distribution_auroc"}:
-        of_part = {"limits": limits[name]} if name in limits else {}
-        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **of_part, **given)
+        options = {"limits": limits[name]} if name in limits else {}
+        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **options, **given)
         assert tuple(report.intervals[name]) == pytest.approx(tuple(alone), abs=1e-12), name
     floats = [name for name, value in report.as_dict().items() if isinstance(value, float)]
     assert list(report.intervals) == [name for name in floats if name not in ("coverage", "level")]
@@ -126,7 +126,7 @@ def test_named_labels_with_absent_class():
     named = evaluation.report(["b", "c", "c"], p, classes=["a", "b", "c"], intervals=0.9, resamples=5, stratified=True)
     assert named == evaluation.report([1, 2, 2], p, intervals=0.9, resamples=5, stratified=True)
     assert (named.accuracy, named.classes) == (1, 3)
-    with pytest.raises(ValueError, match="classes must hold 3 different names, one for each column of p"):
+    with pytest.raises(ValueError, match=r"classes must.*found \['b', 'c'\]"):
         evaluation.report(["b", "c", "c"], p, classes=["b", "c"])
     with pytest.raises(TypeError, match=r"y must hold class numbers 0\.\.2.*columns of p.*pass classes="):
         evaluation.report(["b", "c", "c"], p)
@@ -139,23 +139,23 @@ def test_zeros_have_no_sign():
 
 
 def test_invalid_stratified_raises():
-    with pytest.raises(TypeError, match="stratified must be True or False; found 'no'"):
+    with pytest.raises(TypeError, match=r"stratified must.*found 'no'"):
         evaluation.report(LABELS, PROBABILITIES, stratified="no")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"intervals": True}, "intervals must be a number above 0 and below 1; found True"),
-        ({"intervals": 0.9, "resamples": 0}, "resamples must be a whole number"),
-        ({"resamples": 0}, "resamples must be a whole number"),
-        ({"seed": -3}, "seed must be a whole number, at least 0; found -3"),
-        ({"k": 4}, "k must be at most the number of classes, 3; found 4"),
-        ({"k": 2.0}, r"k must be a whole number, at least 1; found 2\.0"),
-        ({"coverage": 0}, "coverage must be a number above 0 and at most 1; found 0"),
-        ({"bins": 0}, "bins must be a whole number"),
+        ({"intervals": True}, r"intervals must.*found True"),
+        ({"intervals": 0.9, "resamples": 0}, r"resamples must.*found 0"),
+        ({"resamples": 0}, r"resamples must.*found 0"),
+        ({"seed": -3}, r"seed must.*found -3"),
+        ({"k": 4}, r"^k must.*found 4"),
+        ({"k": 2.0}, r"^k must.*found 2\.0"),
+        ({"coverage": 0}, r"coverage must.*found 0"),
+        ({"bins": 0}, r"bins must.*found 0"),
         ({"outside": [[0.5, 0.3, 0.3]]}, "every row of outside must sum to 1"),
-        ({"outside": [[0.5, 0.5]]}, r"outside must have shape \[N, 3\]; found shape \(1, 2\)"),
+        ({"outside": [[0.5, 0.5]]}, r"outside must.*found shape \(1, 2\)"),
     ],
 )
 def test_invalid_arguments_raise(arguments, message):
@@ -171,5 +171,5 @@ def test_report_of_prediction_sets():
     assert "set coverage                     0.7500" in str(report)
     assert {"set_coverage", "set_size"} <= report.as_dict().keys()
     assert "set_size" not in evaluation.report(y, p).as_dict()
-    with pytest.raises(ValueError, match=r"sets must have the shape of p, \[4, 2\]; found \[4, 3\]"):
+    with pytest.raises(ValueError, match=r"sets must.*found \[4, 3\]"):
         evaluation.report(y, p, sets=np.ones((4, 3), bool))

@@ -1,5 +1,7 @@
 """Risk and coverage against a slow oracle and at their limits."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -49,20 +51,20 @@ def test_coverage_is_rounded_up_to_samples():
 
 @pytest.mark.parametrize("coverage", [0, 1.1, -0.5, np.nan, True, "0.8"])
 def test_invalid_coverage_raises(coverage):
-    with pytest.raises(ValueError, match="coverage must be a number above 0 and at most 1; found"):
+    with pytest.raises(ValueError, match=rf"coverage must.*found {re.escape(repr(coverage))}"):
         evaluation.accuracy_at_coverage([0], [[0.5, 0.5]], coverage)
 
 
 @pytest.mark.parametrize(
     ("confidence", "message"),
     [
-        ([1.0, 2.0], r"confidence must hold one number for each of the 1 rows of p; found shape \(2,\). Leave it out"),
+        ([1.0, 2.0], r"confidence must.*found shape \(2,\). Leave it out"),
         (np.ma.masked_equal([1.0], 1.0), "confidence must not be masked"),
-        ([np.nan], "confidence must not hold NaN; found 1, the first in row 0"),
+        ([np.nan], r"confidence must.*found 1, the first in row 0"),
     ],
 )
 def test_invalid_confidence_raises(confidence, message):
     with pytest.raises(ValueError, match=message):
         evaluation.risk_coverage_curve([0], [[0.5, 0.5]], confidence)
-    with pytest.raises(TypeError, match="confidence must hold real numbers; found dtype <U4"):
+    with pytest.raises(TypeError, match=r"confidence must.*found dtype <U4"):
         evaluation.risk_coverage_curve([0], [[0.5, 0.5]], ["high"])

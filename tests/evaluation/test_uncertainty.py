@@ -38,11 +38,11 @@ def test_uncertainty_of_certain_and_uniform_predictions():
     [
         (
             ([[0.5, 0.5]], "entropie"),
-            "by must be one of entropy, confidence, margin, likelihood; found 'entropie'",
+            r"^by must.*found 'entropie'",
         ),
         (([[0.5, 0.5]], "likelihood"), "needs the true classes: pass y"),
         (([[0.5, 0.6]],), "every row of p must sum to 1"),
-        (([[0.5, 0.5]], "likelihood", [2]), "y must hold class numbers 0..1"),
+        (([[0.5, 0.5]], "likelihood", [2]), r"^y must.*found 2 in row 0"),
     ],
 )
 def test_invalid_input_raises(arguments, message):
@@ -75,14 +75,14 @@ def test_auroc_equals_scikit_learn(seed, ties):
 @pytest.mark.parametrize(
     ("inside", "outside", "message"),
     [
-        ([], [1.0], r"inside must hold one number for each sample, \[N\] with N >= 1; found shape \(0,\)"),
-        ([1.0], [], r"outside must hold one number for each sample"),
-        ([[0.5, 0.5]], [1.0], r"found shape \(1, 2\).*become scores with 1 - p.max"),
-        ([1.0], [0.0, np.nan], "outside must not hold NaN; found 1, the first in row 1"),
+        ([], [1.0], r"inside must.*found shape \(0,\)"),
+        ([1.0], [], r"outside must.*found shape \(0,\)"),
+        ([[0.5, 0.5]], [1.0], r"inside must.*found shape \(1, 2\).*become scores with 1 - p.max"),
+        ([1.0], [0.0, np.nan], r"outside must.*found 1, the first in row 1"),
     ],
 )
 def test_invalid_scores_raise(inside, outside, message):
     with pytest.raises(ValueError, match=message):
         evaluation.out_of_distribution_auroc(inside, outside)
-    with pytest.raises(TypeError, match="inside must hold real numbers; found dtype <U1"):
+    with pytest.raises(TypeError, match=r"inside must.*found dtype <U1"):
         evaluation.out_of_distribution_auroc(["a"], outside)

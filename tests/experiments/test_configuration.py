@@ -54,47 +54,47 @@ def test_overrides_reach_nested_keys(digits):
         ("model.backbone.name=mpl", "did you mean 'mlp'"),
         ("model.backbone.depth=3", "depth"),
         ("name=../elsewhere", "name: "),
-        ("training.epochs", "an override must read key=value"),
+        ("training.epochs", r"an override must.*found 'training\.epochs'"),
         ("name.first=3", "'name' holds a value"),
         ("training.epochs={", "not readable as YAML"),
         ("training.optimizer=adm", r"training.optimizer: .*; found 'adm'"),
         ("training.optimizer=lossscaleoptimizer", "training.optimizer: .*; found 'lossscaleoptimizer'"),
-        ("training.loss=hybird", "training.loss: loss must be one of latent_nll, hybrid, .*; did you mean 'hybrid'"),
+        ("training.loss=hybird", r"training.loss: loss must.*did you mean 'hybrid'"),
         ("training.loss.betta=0.5", "training.loss: .*'betta'"),
-        ("training.loss={name: hybrid, weight: 1}", "training.loss: weight must be a number above 0.* found 1"),
-        ("training.loss={name: composition, mass: 0}", "training.loss: mass must be a number above 0.* found 0"),
+        ("training.loss={name: hybrid, weight: 1}", r"training.loss: weight must.*found 1"),
+        ("training.loss={name: composition, mass: 0}", r"training.loss: mass must.*found 0"),
         ("training.loss=own_members:Loss", "training.loss: loss 'own_members:Loss' cannot be imported"),
         ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
-        ("data.options.name=mnist", "data.options: datasets.load has no option 'name'"),
-        ("target.distance=3", "target: distance must be one of cityblock, .*; found 3$"),
+        ("data.options.name=mnist", "data.options: datasets.load has no argument 'name'"),
+        ("target.distance=3", r"target: distance must.*found 3$"),
         (
             "target.attraction_function=foo",
-            "attraction_function must be a callable, None or .*; found 'foo'",
+            r"attraction_function must.*found 'foo'",
         ),
-        ("target={name: mean, targets: 3}", "target: targets must be a sequence .*; found 3$"),
-        ("target={name: mean, targets: [3]}", "target: target must be one of casimac, .*; found 3"),
-        ("target={name: [1]}", r"target: target must be one of .*; found {'name': \[1\]}"),
+        ("target={name: mean, targets: 3}", r"target: targets must.*found 3$"),
+        ("target={name: mean, targets: [3]}", r"target: target must.*found 3"),
+        ("target={name: [1]}", r"target: target must.*found {'name': \[1\]}"),
         (
             "model.backbone={name: mlp, depth: 3}",
             "model.backbone: backbone 'mlp' has no argument 'depth'.*it takes hidden",
         ),
         (
             "model.backbone={name: mlp, dropout: much}",
-            "model.backbone: .*dropout must be a number of at least 0 and below 1; found 'much'",
+            r"model.backbone: .*dropout must.*found 'much'",
         ),
-        ("model.backbone={hidden: [3]}", "model.backbone: backbone must be one of mlp, cnn.*; found None"),
+        ("model.backbone={hidden: [3]}", r"model.backbone: backbone must.*found None"),
         (
             "model.head=prototype",
-            "model.head: head must be one of gaussian, variational, prototypes, .*; found 'prototype'; did you mean",
+            r"model.head: head must.*found 'prototype'; did you mean",
         ),
-        ("model.head={inducing: 3}", "model.head: head must be one of gaussian, variational, prototypes, .*; found"),
+        ("model.head={inducing: 3}", r"model.head: head must.*found \{'inducing'"),
         ("model.head={name: prototypes, inducing: 3}", "model.head: .*'inducing'"),
-        ("model.readout=sofmax", "model.readout: readout must be one of argmax, softmax, .*; did you mean 'softmax'"),
+        ("model.readout=sofmax", r"model.readout: readout must.*did you mean 'softmax'"),
         (
             "model.head={name: prototypes, variance: 0}",
             "model.head: variance, unless .* must be a number above 0.0; found 0",
         ),
-        ("model.head={name: prototypes, ard: please}", "model.head: ard must be True or False; found 'please'"),
+        ("model.head={name: prototypes, ard: please}", r"model.head: ard must.*found 'please'"),
         ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
     ],
 )
@@ -121,7 +121,7 @@ def test_overrides_fill_an_empty_section(digits):
     digits.write_text(yaml.safe_dump({**content, "training": None}))
     assert load_config(digits, ["training.epochs=3"]).training.epochs == 3
     assert load_config(digits, ["data.limit=null"]).data.limit is None
-    with pytest.raises(ConfigurationError, match="data: Field required"):
+    with pytest.raises(ConfigurationError, match=r"data\.name: Field required"):
         load_config(digits, ["data=null"])
 
 

@@ -1,7 +1,5 @@
 """The categorical likelihood against plain formulas, GPflow's own bound, and the shapes of its links."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -237,9 +235,9 @@ def test_fixed_inducing_points_stay(rings):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"link": "ilrr"}, "link must be one of"),
-        ({"epochs": -1}, "epochs must be"),
-        ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
+        ({"link": "ilrr"}, r"link must.*found 'ilrr'"),
+        ({"epochs": -1}, r"epochs must.*found -1"),
+        ({"learning_rate": -1.0}, r"learning_rate must.*found -1\.0"),
     ],
 )
 def test_invalid_arguments_raise(arguments, message):
@@ -249,18 +247,15 @@ def test_invalid_arguments_raise(arguments, message):
 
 def test_missing_labels_raise(rings):
     X, y = rings
-    with pytest.raises(ValueError, match=r"y must hold one label for each of the \d+ rows of X"):
+    with pytest.raises(ValueError, match=r"^y must.*found shape \(59, 3\)"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
 
 
 @pytest.mark.parametrize("inducing", [[0.0, 1.0], np.array([0.0, 1.0])])
 def test_flat_inducing_points_of_one_feature_raise(inducing):
     X = np.linspace(0.0, 1.0, 20)[:, None]
-    message = (
-        "inducing must be a whole number or points [M, 1]; found shape (2,). "
-        "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
+    message = r"^inducing must.*found shape \(2,\).*np\.reshape\(inducing, \(-1, 1\)\)"
+    with pytest.raises(ValueError, match=message):
         CategoricalProcess(inducing=inducing).fit(X, np.arange(20) % 2)
 
 

@@ -46,7 +46,7 @@ def test_equal_rows_of_several_classes_do_not_depend_on_order():
 
 
 def test_fewer_inducing_points_than_classes_raise():
-    with pytest.raises(ValueError, match="number of classes, 3; found 2"):
+    with pytest.raises(ValueError, match=r"inducing must.*found 2"):
         choose_points(np.arange(6.0)[:, None], 2, np.random.default_rng(0), [0, 0, 1, 1, 2, 2])
 
 
@@ -101,8 +101,8 @@ def test_given_kernels_are_copied():
     ("arguments", "error", "message"),
     [
         ({"kernel": "rfb"}, ValueError, "did you mean"),
-        ({"kernel": 3}, TypeError, "kernel must be a name or"),
-        ({"noise": "none"}, ValueError, "noise must be one of"),
+        ({"kernel": 3}, TypeError, r"kernel must.*found int"),
+        ({"noise": "none"}, ValueError, r"noise must.*found 'none'"),
         ({"noise": "target"}, ValueError, "states its noise"),
     ],
 )

@@ -35,11 +35,9 @@ def test_rows_are_true_classes_with_names():
 
 def test_invalid_input_raises(predictions):
     y, p = predictions
-    with pytest.raises(
-        ValueError, match="normalize must be None or one of true, pred, all; found 'ture'; did you mean"
-    ):
+    with pytest.raises(ValueError, match=r"normalize must.*found 'ture'; did you mean"):
         confusion_matrix(y, p, normalize="ture")
-    with pytest.raises(ValueError, match="class_names must hold one name for each of the 4"):
+    with pytest.raises(ValueError, match=r"class_names must.*found \['a', 'b'\]"):
         confusion_matrix(y, p, class_names=["a", "b"])
-    with pytest.raises(ValueError, match="y must hold class numbers"):
+    with pytest.raises(ValueError, match=r"^y must.*found 4 in row 1"):
         confusion_matrix(y + 3, p)

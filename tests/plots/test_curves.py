@@ -59,10 +59,10 @@ def test_learning_curves_have_a_panel_per_metric_and_a_line_per_run():
 
 @pytest.mark.parametrize("histories", [{}, {"one": {}}, {"one": {"epoch": [0], "learning_rate": [0.1]}}])
 def test_learning_curves_without_histories_raise(histories):
-    with pytest.raises(ValueError, match="histories must hold a loss or a metric"):
+    with pytest.raises(ValueError, match=r"histories must.*found none"):
         plots.learning_curves(histories)
 
 
 def test_risk_coverage_without_curves_raises():
-    with pytest.raises(ValueError, match="curves must hold at least one"):
+    with pytest.raises(ValueError, match=r"curves must.*found \{\}"):
         plots.risk_coverage({})

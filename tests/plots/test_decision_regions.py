@@ -134,7 +134,7 @@ def test_mixed_colors_of_equal_probabilities_are_averages():
 
 
 def test_invalid_colors_raise(iris):
-    with pytest.raises(ValueError, match="colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
+    with pytest.raises(ValueError, match=r"colors must.*found 'mixd'; did you mean 'mixed'"):
         ds.plots.decision_regions(LogisticRegression().fit(*iris), *iris, colors="mixd")
 
 
@@ -416,55 +416,59 @@ class Broken:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"classifier": LinearSVC()}, TypeError, r"classifier must have predict_proba\(X\).*found LinearSVC"),
+        ({"classifier": LinearSVC()}, TypeError, r"classifier must.*found LinearSVC"),
         (
             {"classifier": Broken(lambda k: np.ones((k, 2)))},
             ValueError,
-            "Broken.predict_proba gives no probab.*sums to 2",
+            "Broken.predict_proba gives .*sums to 2",
         ),
-        ({"classifier": Broken(lambda k: np.full(k, 0.5))}, ValueError, r"Broken.predict_proba.*shape \(4,\)"),
-        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, "one row for each of its 4 samples; found 1"),
+        (
+            {"classifier": Broken(lambda k: np.full(k, 0.5))},
+            ValueError,
+            r"Broken.predict_proba.* p must.*found shape \(4,\)",
+        ),
+        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, r"Broken\.predict_proba must.*found 1"),
         (
             {"classifier": Broken(lambda k: np.full((k, 2), 0.5), classes_=["a", "b", "c"])},
             ValueError,
-            "classes_ must hold 2 classes, as predict_proba; found 3",
+            r"classes_ must.*found 3",
         ),
         ({"X": [[1.0, np.nan]] * 4}, ValueError, r"X must be finite; found nan at \[0, 1\]"),
-        ({"X": [["a", "b"]] * 4}, TypeError, "X must hold real numbers"),
-        ({"X": [1.0, 2.0]}, ValueError, r"X must have shape \[N, d\].*found shape \(2,\)"),
-        ({"X": np.ones((0, 2))}, ValueError, "at least one sample"),
-        ({"X": np.ones((4, 3))}, ValueError, "X must hold rows that differ.*found 4 alike"),
-        ({"y": [0, 1, 2, 1]}, ValueError, "y must hold one of the classes 0, 1; found 2 in row 2"),
-        ({"y": [0, 1]}, ValueError, r"y must hold one label for each of the 4 rows of X; found shape \(2,\)"),
-        ({"y": [0, 1, np.nan, 1]}, ValueError, "found nan in row 2"),
-        ({"prototypes": [[1.0, 2.0, 3.0]]}, ValueError, r"prototypes must have shape \[P, 2\].*\(1, 3\)"),
-        ({"prototypes": [[1.0, np.inf]]}, ValueError, r"prototypes must be finite; found inf at \[0, 1\]"),
+        ({"X": [["a", "b"]] * 4}, TypeError, r"^X must.*found dtype <U1"),
+        ({"X": [1.0, 2.0]}, ValueError, r"^X must.*found shape \(2,\)"),
+        ({"X": np.ones((0, 2))}, ValueError, r"^X must.*found shape \(0, 2\)"),
+        ({"X": np.ones((4, 3))}, ValueError, r"^X must.*found 4 alike"),
+        ({"y": [0, 1, 2, 1]}, ValueError, r"^y must.*found 2 in row 2"),
+        ({"y": [0, 1]}, ValueError, r"^y must.*found shape \(2,\)"),
+        ({"y": [0, 1, np.nan, 1]}, ValueError, r"^y must.*found nan in row 2"),
+        ({"prototypes": [[1.0, 2.0, 3.0]]}, ValueError, r"prototypes must.*found shape \(1, 3\)"),
+        ({"prototypes": [[1.0, np.inf]]}, ValueError, r"prototypes must.*found inf at \[0, 1\]"),
         (
             {"prototypes": [[1.0, 2.0]], "prototype_labels": ["A"]},
             ValueError,
-            "prototype_labels must hold one of the classes 0, 1; found 'A' in row 0",
+            r"prototype_labels must.*found 'A' in row 0",
         ),
         ({"prototype_labels": [1]}, ValueError, "prototype_labels were given without prototypes"),
         (
             {"class_names": ["A"]},
             ValueError,
-            r"class_names must hold one name for each of the 2 classes; found \['A'\]",
+            r"class_names must.*found \['A'\]",
         ),
-        ({"feature_names": "xy"}, ValueError, "feature_names must hold one name for each of the 2 features"),
-        ({"levels": [0.5, 1.5]}, ValueError, "levels must be a list of numbers between 0 and 1"),
-        ({"levels": 0.5}, ValueError, "levels must be a list of numbers"),
-        ({"variance": "yes"}, TypeError, "variance must be True or a callable.*found 'yes'"),
-        ({"variance": lambda X: 1.0}, ValueError, "variance must give one number for each of 2500 rows"),
-        ({"variance": lambda X: -np.ones(len(X))}, ValueError, "what variance gives must not be negative; found -1"),
+        ({"feature_names": "xy"}, ValueError, r"feature_names must.*found 'xy'"),
+        ({"levels": [0.5, 1.5]}, ValueError, r"levels must.*found \[0\.5, 1\.5\]"),
+        ({"levels": 0.5}, ValueError, r"levels must.*found 0\.5"),
+        ({"variance": "yes"}, TypeError, r"variance must.*found 'yes'"),
+        ({"variance": lambda X: 1.0}, ValueError, r"variance must.*found shape \(1,\)"),
+        ({"variance": lambda X: -np.ones(len(X))}, ValueError, r"what variance gives must.*found -1"),
         ({"variance": lambda X: np.full(len(X), np.nan)}, ValueError, "what variance gives must be finite"),
         ({"variance": True, "classifier": Flat(2)}, TypeError, r"predict_latent\(X\); Flat has none"),
         ({"variance_levels": [1.0]}, ValueError, "variance_levels were given without variance"),
         (
             {"variance": np.sum, "variance_levels": [-1.0]},
             ValueError,
-            "variance_levels must be a list of numbers above 0",
+            r"variance_levels must.*found \[-1\.0\]",
         ),
-        ({"resolution": 1}, ValueError, "resolution must be a whole number, at least 2; found 1"),
+        ({"resolution": 1}, ValueError, r"resolution must.*found 1"),
     ],
 )
 def test_invalid_input_raises(changes, error, message):
@@ -477,5 +481,5 @@ def test_unknown_label_suggests_the_nearest(iris):
     X, y = iris
     labels = y.copy()
     labels[3] = "setose"
-    with pytest.raises(ValueError, match="found 'setose' in row 3; did you mean 'setosa'"):
+    with pytest.raises(ValueError, match=r"^y must.*found 'setose' in row 3; did you mean 'setosa'"):
         ds.plots.decision_regions(ds.GLVQ().fit(X, y), X, labels)

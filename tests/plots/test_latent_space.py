@@ -135,21 +135,21 @@ LOC = vertices(4)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: latent_space(LOC[0]), ValueError, r"latent must have shape \[N, L\]"),
+        (lambda: latent_space(LOC[0]), ValueError, r"latent must.*found shape \(3,\)"),
         (lambda: latent_space(LOC * np.nan), ValueError, "latent must be finite"),
-        (lambda: latent_space([["a"]]), TypeError, "latent must hold real numbers"),
-        (lambda: latent_space(LOC, [0, 1, 2, 4]), ValueError, "y must hold class numbers 0..3"),
-        (lambda: latent_space(LOC, scores=np.eye(4)), ValueError, "scores must have shape \\[n, 3\\]"),
-        (lambda: latent_space(LOC, classes=(0, 1)), ValueError, "classes must be three different ones of 0..3"),
-        (lambda: latent_space(LOC, classes=(0, 1, 4)), ValueError, "classes must be three different ones of 0..3"),
+        (lambda: latent_space([["a"]]), TypeError, r"latent must.*found dtype <U1"),
+        (lambda: latent_space(LOC, [0, 1, 2, 4]), ValueError, r"^y must.*found 4 in row 3"),
+        (lambda: latent_space(LOC, scores=np.eye(4)), ValueError, r"scores must.*found \(4, 4\)"),
+        (lambda: latent_space(LOC, classes=(0, 1)), ValueError, r"classes must.*found \(0, 1\)"),
+        (lambda: latent_space(LOC, classes=(0, 1, 4)), ValueError, r"classes must.*found \(0, 1, 4\)"),
         (lambda: latent_space(LOC[:1], [3], classes=(0, 1, 2)), ValueError, "have no samples"),
-        (lambda: latent_space(LOC, level=0.5), ValueError, "LatentGaussian; found 0.5, ndarray"),
+        (lambda: latent_space(LOC, level=0.5), ValueError, r"level must.*found 0.5, ndarray"),
         (
             lambda: latent_space(LatentGaussian(LOC, np.ones((4, 1))), level=1.0),
             ValueError,
-            r"level must lie in \(0, 1\)",
+            r"level must.*found 1\.0, LatentGaussian",
         ),
-        (lambda: latent_space(LOC, class_names=["a"]), ValueError, "class_names must hold one name"),
+        (lambda: latent_space(LOC, class_names=["a"]), ValueError, r"class_names must.*found \['a'\]"),
     ],
 )
 def test_invalid_input_raises(call, error, message):

@@ -127,7 +127,7 @@ def test_invalid_latents_raise():
         ({"latent": latent, "readout": "softmaxx"}, "did you mean 'softmax'"),
         ({"scores": np.eye(3)}, "scores and readout belong to a latent"),
         ({"readout": "softmax"}, "scores and readout belong to a latent"),
-        ({"class_index": 3}, r"class_index must be one of the classes 0\.\.2; found 3"),
+        ({"class_index": 3}, r"class_index must be .*at most 2; found 3"),
     ):
         with pytest.raises(ValueError, match=message):
             plots.reliability(y, p, **options)
@@ -178,11 +178,11 @@ def test_absent_class_has_frequency_zero():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classes": [0, 10]}, r"classes must be different ones of 0\.\.9, at least one; found \[0, 10\]"),
-        ({"classes": [1, 1]}, "classes must be different ones"),
-        ({"classes": []}, "at least one"),
-        ({"class_names": ["a"]}, "class_names must hold one name for each of the 10"),
-        ({"bins": 0}, "bins must be a whole number"),
+        ({"classes": [0, 10]}, r"classes must.*found \[0, 10\]"),
+        ({"classes": [1, 1]}, r"classes must.*found \[1, 1\]"),
+        ({"classes": []}, r"classes must.*found \[\]"),
+        ({"class_names": ["a"]}, r"class_names must.*found \['a'\]"),
+        ({"bins": 0}, r"bins must.*found 0"),
     ],
 )
 def test_invalid_panel_arguments_raise(digits, options, message):
@@ -191,7 +191,7 @@ def test_invalid_panel_arguments_raise(digits, options, message):
 
 
 def test_too_many_panels_raise():
-    with pytest.raises(ValueError, match=r"classes must choose at most 50.*found 60"):
+    with pytest.raises(ValueError, match=r"classes must.*found 60"):
         plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
 
 

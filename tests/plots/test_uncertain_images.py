@@ -67,7 +67,7 @@ def test_argmax_probabilities_have_no_whiskers(images):
     assert not [artist for artist in figure.axes[1].collections if artist.get_label() == "interval"]
     with pytest.raises(ValueError, match=r"p must be what the softmax readout makes of latent.*pass readout='argmax'"):
         uncertain_images(images, p, latent=latent)
-    with pytest.raises(ValueError, match="p must be what the softmax readout makes of latent"):
+    with pytest.raises(ValueError, match=r"^p must.*found probabilities that differ by 0\.43"):
         reliability([0, 1, 2, 0, 1], p, latent=latent)
 
 
@@ -90,15 +90,15 @@ def test_intervals_of_another_readout(images):
     order = np.argsort(-p[first], kind="stable")
     ends = np.array(whiskers.get_segments())[:, :, 0]
     np.testing.assert_allclose(ends, np.column_stack([lower[0, order], upper[0, order]]))
-    with pytest.raises(ValueError, match="p must be what the softmax readout makes of latent"):
+    with pytest.raises(ValueError, match=r"^p must.*found probabilities that differ by 0\.36"):
         uncertain_images(images, p, latent=latent)
 
 
 def test_mismatched_latents_raise(images):
     p = np.full((5, 3), 1 / 3)
-    with pytest.raises(ValueError, match="latent must be of the 5 samples and 3 classes of p; found 4 samples"):
+    with pytest.raises(ValueError, match=r"latent must.*found 4 samples"):
         uncertain_images(images, p, latent=LatentGaussian(np.zeros((4, 2)), np.ones((4, 1))))
-    with pytest.raises(ValueError, match="found 5 samples and 4 classes of the vertices: give scores"):
+    with pytest.raises(ValueError, match=r"latent must.*found 5 samples and 4 classes of the vertices: give scores"):
         uncertain_images(images, p, latent=LatentGaussian(np.zeros((5, 3)), np.ones((5, 1))))
     with pytest.raises(ValueError, match="scores and readout belong to a latent Gaussian"):
         uncertain_images(images, p, readout="softmax")
@@ -115,11 +115,11 @@ def test_latents_as_dict(images):
     [
         (
             {"by": "entropie"},
-            "by must be one of entropy, confidence, margin, .*; found .entropie.; did you mean",
+            r"^by must.*found .entropie.; did you mean",
         ),
         ({"by": "likelihood"}, "by='likelihood' needs the true classes: pass y"),
-        ({"k": 0}, "k must be a whole number, at least 1; found 0"),
-        ({"y": [0, 1, 2, 3, 0]}, "y must hold class numbers 0..2"),
+        ({"k": 0}, r"^k must.*found 0"),
+        ({"y": [0, 1, 2, 3, 0]}, r"^y must.*found 3 in row 3"),
     ],
 )
 def test_invalid_input_raises(images, options, message):
@@ -128,7 +128,7 @@ def test_invalid_input_raises(images, options, message):
 
 
 def test_invalid_number_of_images_raises(images):
-    with pytest.raises(ValueError, match=r"images must be as many as the 5 rows of p; found shape .4"):
+    with pytest.raises(ValueError, match=r"images must.*found shape .4"):
         uncertain_images(images[:4], P)
 
 
@@ -148,5 +148,5 @@ def test_least_familiar_images_come_first_with_familiarity():
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["familiarity 0.90"]
     with pytest.raises(ValueError, match="familiarity must be given for by='familiarity'"):
         uncertain_images(images, p, by="familiarity")
-    with pytest.raises(ValueError, match=r"familiarity must hold 3 numbers in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"familiarity must.*found shape \(3,\)"):
         uncertain_images(images, p, familiarity=[0.1, 0.2, 1.2])

@@ -179,7 +179,7 @@ def test_class_has_at_most_as_many_prototypes_as_distinct_samples(initialization
 
 
 def test_invalid_initialization_raises():
-    with pytest.raises(ValueError, match=r"initialization must be one of .*; found 'mean'; did you mean 'means'\?"):
+    with pytest.raises(ValueError, match=r"initialization must.*found 'mean'; did you mean 'means'\?"):
         initial_prototypes(np.eye(2), np.array([0, 1]), 1, "mean")
 
 
@@ -296,9 +296,9 @@ def test_temperature_of_separable_samples_is_smoothed():
 
 
 def test_invalid_activation_raises():
-    with pytest.raises(ValueError, match=r"activation must be one of sigmoid, linear; found 'sigmoidal'; did you mean"):
+    with pytest.raises(ValueError, match=r"activation must.*found 'sigmoidal'; did you mean"):
         activate(np.zeros(1), "sigmoidal")
-    with pytest.raises(ValueError, match=r"steepness must be a number above 0(\.0)?; found 0"):
+    with pytest.raises(ValueError, match=r"steepness must.*found 0"):
         activate(np.zeros(1), "sigmoid", 0)
     phi, slope = activate(np.array([-1.0, 1.0]), "sigmoid", 1e6)
     np.testing.assert_array_equal((phi, slope), ([0.0, 1.0], [0.0, 0.0]))

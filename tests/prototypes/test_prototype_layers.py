@@ -121,7 +121,7 @@ def test_explained_weights_sum_to_the_score_of_the_predicted_class():
     one = layer.explain(FEATURES, k=1)
     np.testing.assert_array_equal(one.indices, explained.indices[:, :1])
     np.testing.assert_array_equal(one.labels, layer.prototype_labels[one.indices])
-    with pytest.raises(ValueError, match="k must be a whole number, at least 1; found 0"):
+    with pytest.raises(ValueError, match=r"^k must.*found 0"):
         layer.explain(FEATURES, k=0)
 
 
@@ -252,12 +252,12 @@ def test_adapt_uses_features_in_training_mode_and_keeps_backbone():
 @pytest.mark.parametrize(
     ("samples", "labels", "message"),
     [
-        (np.eye(6, D), [0, 1], "samples and y must have the same number of samples; found 6 and 2"),
-        (np.eye(6, D), [0, 1, 2, 3, 4, 0], "class numbers 0..3"),
-        (np.eye(8, D), [0, 0, 0, 1, 1, 2, 2, 3], "at least prototypes_per_class=2 that differ of every class; found 1"),
-        (np.ones((8, D)), np.arange(8) % 4, "that differ of every class; found 1 of class 0"),
+        (np.eye(6, D), [0, 1], r"samples and y must.*found 6 and 2"),
+        (np.eye(6, D), [0, 1, 2, 3, 4, 0], r"^y must.*found 4 in row 4"),
+        (np.eye(8, D), [0, 0, 0, 1, 1, 2, 2, 3], r"samples must.*found 1"),
+        (np.ones((8, D)), np.arange(8) % 4, r"samples must.*found 1 of class 0"),
         (np.full((8, D), np.nan), np.arange(8) % 4, "samples must be finite"),
-        (np.eye(8, D + 1), np.arange(8) % 4, "samples must give 5 features, what the layer was built for; found 6"),
+        (np.eye(8, D + 1), np.arange(8) % 4, r"samples must.*found 6"),
         (np.zeros((8, 2, 2)), np.arange(8) % 4, "Pass the backbone that the layer follows"),
     ],
 )
@@ -274,14 +274,14 @@ def test_adapt_to_invalid_arguments_raises():
     for y in (keras.layers.Flatten(), None):
         with pytest.raises(TypeError, match=f"y must hold the labels of the samples; found {type(y).__name__}"):
             PrototypeScores(2).adapt(np.eye(4), y)
-    with pytest.raises(TypeError, match="ard must be True or False; found 'yes'"):
+    with pytest.raises(TypeError, match=r"ard must.*found 'yes'"):
         PrototypeGaussianProcess(2, ard="yes")
     rows = tf.data.Dataset.from_tensor_slices((np.eye(8, D), np.arange(8) % 2))
     with pytest.raises(ValueError, match="samples must be a finite stream"):
         PrototypeScores(2).adapt(rows.batch(4).repeat())
-    with pytest.raises(ValueError, match="samples must hold at least one sample; found none"):
+    with pytest.raises(ValueError, match=r"samples must.*found none"):
         PrototypeScores(2).adapt(rows.take(0).batch(4))
-    with pytest.raises(ValueError, match=r"must be batched"):
+    with pytest.raises(ValueError, match=r"a tf\.data\.Dataset must.*found \(TensorSpec\(shape=\(5,\)"):
         PrototypeScores(2).adapt(rows)
 
 
@@ -388,24 +388,24 @@ def test_data_set_without_or_beside_labels_raises():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PrototypeGaussianProcess(1), "num_classes must be a whole number, at least 2; found 1"),
-        (lambda: PrototypeGaussianProcess(3, 0), "prototypes_per_class must be a whole number, at least 1; found 0"),
-        (lambda: PrototypeGaussianProcess(3, kernel="rbt"), "kernel must be one of .* did you mean 'rbf'"),
-        (lambda: PrototypeGaussianProcess(3, variance=0.0), "variance, unless it is None, must be a number above 0.0"),
-        (lambda: PrototypeGaussianProcess(3, scale_floor=0.0), "scale_floor must be a number above 0.0; found 0.0"),
-        (lambda: PrototypeGaussianProcess(3, noise_variance=1e-3), "noise_variance must be above noise_floor, 0.001"),
-        (lambda: PrototypeGaussianProcess(3, noise_variance=np.inf), "noise_variance must be a number above 0.0"),
+        (lambda: PrototypeGaussianProcess(1), r"num_classes must.*found 1"),
+        (lambda: PrototypeGaussianProcess(3, 0), r"prototypes_per_class must.*found 0"),
+        (lambda: PrototypeGaussianProcess(3, kernel="rbt"), r"kernel must.*did you mean 'rbf'"),
+        (lambda: PrototypeGaussianProcess(3, variance=0.0), r"variance, unless it is None, must.*found 0\.0"),
+        (lambda: PrototypeGaussianProcess(3, scale_floor=0.0), r"scale_floor must.*found 0.0"),
+        (lambda: PrototypeGaussianProcess(3, noise_variance=1e-3), r"noise_variance must.*found 0\.001"),
+        (lambda: PrototypeGaussianProcess(3, noise_variance=np.inf), r"noise_variance must.*found inf"),
         (lambda: PrototypeGaussianProcess(3).explain(FEATURES), "no prototypes yet: call adapt"),
-        (lambda: moved(PrototypeScores(3))(FEATURES[:, :2]), "features must have 5 columns, as the prototypes have"),
+        (lambda: moved(PrototypeScores(3))(FEATURES[:, :2]), r"features must.*found 2"),
         (lambda: network(PrototypeGaussianProcess(3), target="ilr"), "target=ILR"),
-        (lambda: network(PrototypeGaussianProcess(3), 4), "head must be for 4 classes; found one for 3"),
-        (lambda: network(PrototypeScores(3)).build((None, 5)), "head must give a Gaussian over latents"),
-        (lambda: PrototypeScores(3, metric="matrx"), "metric must be one of euclidean, matrix; found 'matrx'"),
-        (lambda: PrototypeScores(3, rank=2), 'rank must be None unless metric is "matrix"; found 2'),
-        (lambda: PrototypeScores(3, metric="matrix", rank=0), "rank must be a whole number, at least 1; found 0"),
-        (lambda: moved(PrototypeScores(3, metric="matrix", rank=6)), "rank must be at most the number of features, 5"),
-        (lambda: ds.losses.GLVQ("relu"), "activation must be one of sigmoid, linear; found 'relu'"),
-        (lambda: ds.losses.GLVQ(steepness=0.0), "steepness must be a number above 0.0; found 0.0"),
+        (lambda: network(PrototypeGaussianProcess(3), 4), r"head must.*found one for 3"),
+        (lambda: network(PrototypeScores(3)).build((None, 5)), r"head must.*found PrototypeScores, which gives"),
+        (lambda: PrototypeScores(3, metric="matrx"), r"metric must.*found 'matrx'"),
+        (lambda: PrototypeScores(3, rank=2), r"rank must.*found 2"),
+        (lambda: PrototypeScores(3, metric="matrix", rank=0), r"rank must.*found 0"),
+        (lambda: moved(PrototypeScores(3, metric="matrix", rank=6)), r"rank must.*found 6"),
+        (lambda: ds.losses.GLVQ("relu"), r"activation must.*found 'relu'"),
+        (lambda: ds.losses.GLVQ(steepness=0.0), r"steepness must.*found 0.0"),
     ],
 )
 def test_invalid_argument_raises(make, message):

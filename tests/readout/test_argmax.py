@@ -144,7 +144,7 @@ def test_nan_in_tensor_stays_in_its_row(dims, kind, scores):
 
 
 def test_single_class_raises():
-    with pytest.raises(ValueError, match="scores must have at least 2 rows"):
+    with pytest.raises(ValueError, match=r"scores must.*found 1"):
         argmax({"loc": np.zeros((1, 1)), "scale": np.ones((1, 1))}, np.ones((1, 1)))
 
 
@@ -424,12 +424,12 @@ def test_dtypes_and_types_of_input_are_kept():
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"method": "exact"}, "method='exact' needs two classes"),
-    ({"method": "guess"}, "method must be one of"),
-    ({"scores": np.ones((4, 5))}, r"scores must have shape \[n, L\]"),
+    ({"method": "guess"}, r"method must.*found 'guess'"),
+    ({"scores": np.ones((4, 5))}, r"scores must.*found \(4, 5\)"),
     ({"scores": np.full((4, 3), np.nan)}, "scores must be finite"),
-    ({"num_points": 100}, "num_points must be a power of two"),
-    ({"num_points": 0}, "num_points must be a whole number"),
-    ({"seed": -1}, "seed must be a whole number"),
+    ({"num_points": 100}, r"num_points must.*found 100"),
+    ({"num_points": 0}, r"num_points must.*found 0"),
+    ({"seed": -1}, r"seed must.*found -1"),
 ])  # fmt: skip
 def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -34,8 +34,8 @@ def test_nan_raises_in_arrays_and_propagates_in_tensors():
 @pytest.mark.parametrize(
     ("loc", "scores", "message"),
     [
-        (np.zeros(3), None, r"loc must have shape \[N, L\]"),
-        (np.zeros((2, 3)), np.eye(4), r"scores must have shape \[n, L\]"),
+        (np.zeros(3), None, r"loc must.*found \(3,\)"),
+        (np.zeros((2, 3)), np.eye(4), r"scores must.*found \(4, 4\)"),
         (np.zeros((2, 3)), np.full((4, 3), np.inf), "scores must be finite"),
     ],
 )
@@ -44,9 +44,17 @@ def test_mismatched_shapes_raise(loc, scores, message):
         decision_function({"loc": loc, "scale": np.ones((2, 1))}, 0, 1, scores)
 
 
-@pytest.mark.parametrize(("j", "k", "name"), [(-1, 0, "j"), (0, 4, "k"), (0.5, 1, "j"), (0, float("nan"), "k")])
-def test_classes_outside_of_range_raise(j, k, name):
-    with pytest.raises(ValueError, match=rf"{name} must be a class in 0\.\.3"):
+@pytest.mark.parametrize(
+    ("j", "k", "message"),
+    [
+        (-1, 0, r"^j must.*found -1"),
+        (0, 4, r"^k must.*found 4"),
+        (0.5, 1, r"^j must.*found 0\.5"),
+        (0, float("nan"), r"^k must.*found nan"),
+    ],
+)
+def test_classes_outside_of_range_raise(j, k, message):
+    with pytest.raises(ValueError, match=message):
         decision_function({"loc": np.zeros((2, 3)), "scale": np.ones((2, 1))}, j, k)
 
 
@@ -62,7 +70,9 @@ def test_decision_function_is_the_signed_distance_from_the_boundary(construction
     np.testing.assert_allclose(decision_function(tensors, 1, 2, P), [0.3, 0.0, -0.25], atol=1e-15)
 
 
-@pytest.mark.parametrize(("j", "k", "message"), [(0, 3, "k must be a class"), (1, 1, "classes of different scores")])
+@pytest.mark.parametrize(
+    ("j", "k", "message"), [(0, 3, r"^k must.*found 3"), (1, 1, r"j and k must.*found j = 1, k = 1")]
+)
 def test_invalid_classes_raise(j, k, message):
     with pytest.raises(ValueError, match=message):
         decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)

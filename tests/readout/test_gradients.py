@@ -131,15 +131,15 @@ def test_constant_function_has_gradient_zero():
 
 
 @pytest.mark.parametrize(("function", "x", "error", "message"), [
-    (lambda x: x, np.ones((2, 3), int), TypeError, "x must hold floats.*found dtype int64"),
-    (lambda x: x, 1.0, ValueError, r"x must have shape \[N, ...\]"),
-    (lambda x: x.numpy(), np.ones((2, 3)), TypeError, "function must return a tensor of floats.*found ndarray"),
-    (lambda x: {"loc": x}, np.ones((2, 3)), TypeError, "function must return a tensor of floats.*found dict"),
-    (lambda x: tf.argmax(x, axis=1), np.ones((2, 3)), TypeError, "found int64"),
-    (lambda x: tf.constant(x.numpy()), np.ones((2, 3)), ValueError, "function must depend on its argument"),
-    (lambda x: x[:1], np.ones((2, 3)), ValueError, r"with the N = 2 rows it was given; found \(1, 3\)"),
-    (tf.reduce_sum, np.ones((2, 3)), ValueError, r"found \(\)"),
-    (lambda x: x[:, :, None], np.ones((2, 3)), ValueError, r"found \(2, 3, 1\)"),
+    (lambda x: x, np.ones((2, 3), int), TypeError, r"^x must.*found dtype int64"),
+    (lambda x: x, 1.0, ValueError, r"^x must.*found shape \(\)"),
+    (lambda x: x.numpy(), np.ones((2, 3)), TypeError, r"function must.*found ndarray"),
+    (lambda x: {"loc": x}, np.ones((2, 3)), TypeError, r"function must.*found dict"),
+    (lambda x: tf.argmax(x, axis=1), np.ones((2, 3)), TypeError, r"function must.*found int64"),
+    (lambda x: tf.constant(x.numpy()), np.ones((2, 3)), ValueError, r"function must.*found an answer without a path"),
+    (lambda x: x[:1], np.ones((2, 3)), ValueError, r"function must.*found \(1, 3\)"),
+    (tf.reduce_sum, np.ones((2, 3)), ValueError, r"function must.*found \(\)"),
+    (lambda x: x[:, :, None], np.ones((2, 3)), ValueError, r"function must.*found \(2, 3, 1\)"),
 ])  # fmt: skip
 def test_invalid_function_or_samples_raise(function, x, error, message):
     with pytest.raises(error, match=message):
@@ -147,5 +147,5 @@ def test_invalid_function_or_samples_raise(function, x, error, message):
 
 
 def test_invalid_batch_size_raises():
-    with pytest.raises(ValueError, match="batch_size must be a whole number"):
+    with pytest.raises(ValueError, match=r"batch_size must.*found 0"):
         feature_gradients(lambda x: x, np.ones((2, 3)), batch_size=0)

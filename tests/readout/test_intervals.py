@@ -142,16 +142,16 @@ def test_tensors_and_empty_input(n, readout):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"level": 1.0}, "level must be a number above 0 and below 1"),
-    ({"level": 95}, "level must be a number above 0 and below 1"),
-    ({"level": "0.95"}, "level must be a number above 0 and below 1"),
-    ({"level": float("nan")}, "level must be a number above 0 and below 1"),
-    ({"level": 0.9999}, r"num_points must be at least 1 / \(1 - level\) = 10000"),
-    ({"readout": "softmin"}, "readout must be one of argmax, softmax, .* found 'softmin'; did you mean 'softmax'"),
+    ({"level": 1.0}, r"level must.*found 1\.0"),
+    ({"level": 95}, r"level must.*found 95"),
+    ({"level": "0.95"}, r"level must.*found '0\.95'"),
+    ({"level": float("nan")}, r"level must.*found nan"),
+    ({"level": 0.9999}, r"num_points must.*found 4096"),
+    ({"readout": "softmin"}, r"readout must.*found 'softmin'; did you mean 'softmax'"),
     ({"method": "monte_carlo"}, "method is one of readout='argmax'"),
-    ({"num_points": 100}, "num_points must be a power of two"),
-    ({"seed": -1}, "seed must be a whole number"),
-    ({"scores": np.ones((4, 5))}, r"scores must have shape \[n, L\]"),
+    ({"num_points": 100}, r"num_points must.*found 100"),
+    ({"seed": -1}, r"seed must.*found -1"),
+    ({"scores": np.ones((4, 5))}, r"scores must.*found \(4, 5\)"),
     ({"readout": "argmax", "method": "exact"}, "method='exact' needs two classes"),
 ])  # fmt: skip
 def test_invalid_arguments_raise(arguments, message):
@@ -189,5 +189,5 @@ def test_two_classes_have_quantiles_of_any_level():
     lower, upper = class_intervals(latent, 0.999999)
     z = ndtri(0.9999995)
     np.testing.assert_allclose([lower[0, 0], upper[0, 0]], expit(2 * (0.3 + np.array([-0.5, 0.5]) * z)), rtol=1e-9)
-    with pytest.raises(ValueError, match="num_points"):
+    with pytest.raises(ValueError, match=r"num_points must.*found -7"):
         class_intervals(latent, num_points=-7)

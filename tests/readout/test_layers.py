@@ -102,11 +102,11 @@ def test_model_ending_in_layer_trains_reloads_and_exports(layer, arguments, func
 
 
 def test_mismatched_scores_and_methods_raise_at_build():
-    with pytest.raises(ValueError, match="scores must have shape"):
+    with pytest.raises(ValueError, match=r"scores must.*found \(4, 4\)"):
         model_with(ArgmaxReadout(scores=np.eye(4)), "diagonal")
     with pytest.raises(ValueError, match="method='exact' needs"):
         model_with(ArgmaxReadout(method="exact"), "diagonal")
-    with pytest.raises(ValueError, match="method must be one of"):
+    with pytest.raises(ValueError, match=r"method must.*found 'guess'"):
         ArgmaxReadout(method="guess")  # type: ignore[arg-type]
 
 

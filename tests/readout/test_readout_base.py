@@ -110,7 +110,7 @@ def test_readouts_by_name_keep_given_scores():
     assert readout_layer(given, np.eye(4)) is given
     other = readout_layer(PowerReadout(power=0.5, seed=2), V)
     assert (other.power, other.seed, other.scores.shape) == (0.5, 2, V.shape)
-    with pytest.raises(ValueError, match=r"readout must be one of argmax, softmax.*; did you mean 'softmax'"):
+    with pytest.raises(ValueError, match=r"readout must.*did you mean 'softmax'"):
         readout_layer("softmx")
 
 
@@ -125,5 +125,5 @@ def test_zero_probabilities_have_finite_logarithms():
     "use", [readout_layer, lambda layer: class_intervals(latents(2, 2, "isotropic"), readout=layer)]
 )
 def test_other_layers_are_not_readouts(use):
-    with pytest.raises(TypeError, match=r"readout must be .* or a Readout; found <PlainLayer"):
+    with pytest.raises(TypeError, match=r"readout must.*found <PlainLayer"):
         use(PlainLayer())

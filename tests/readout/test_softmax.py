@@ -199,13 +199,13 @@ def test_calls_are_reproducible():
 
 
 def test_invalid_num_points_raises():
-    with pytest.raises(ValueError, match="num_points must be a power of two"):
+    with pytest.raises(ValueError, match=r"num_points must.*found 100"):
         softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, num_points=100)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"method": "exact"}, "method='exact' needs two classes"),
-    ({"method": "monte_carlo"}, "method must be one of auto, exact, quasi_monte_carlo"),
+    ({"method": "monte_carlo"}, r"method must.*found 'monte_carlo'"),
 ])  # fmt: skip
 def test_invalid_method_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
@@ -213,7 +213,7 @@ def test_invalid_method_raises(arguments, message):
 
 
 def test_unknown_readout_raises():
-    with pytest.raises(ValueError, match="readout must be one of argmax, softmax"):
+    with pytest.raises(ValueError, match=r"readout must.*found 'probit'"):
         method_for({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, readout="probit")
 
 

@@ -175,7 +175,7 @@ def test_geometry_is_known_before_fit():
 
 def test_training_samples_are_kept_by_reference():
     x, y = samples(2, per_class=3)
-    assert CASIMAC().fit(x, y)._samples[0] is x
+    assert np.shares_memory(CASIMAC().fit(x, y)._samples[0], x)
 
 
 @pytest.mark.parametrize("carry", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))])
@@ -353,14 +353,14 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("parameters", "words"),
         [
-            ({"repulsion_strength": -1.0}, "repulsion_strength must be a number of at least 0; found -1.0"),
-            ({"attraction_strength": np.nan}, "attraction_strength must be a number"),
+            ({"repulsion_strength": -1.0}, r"repulsion_strength must.*found -1.0"),
+            ({"attraction_strength": np.nan}, r"attraction_strength must.*found nan"),
             ({"repulsion_strength": 0.0}, "must not both be 0"),
-            ({"repulsion_number": 0}, "repulsion_number must be a whole number, at least 1; found 0"),
-            ({"attraction_number": 2.0}, "attraction_number must be a whole number, at least 1; found 2.0"),
-            ({"gamma": 1.5}, "gamma must be a number of at least 0 and at most 1; found 1.5"),
+            ({"repulsion_number": 0}, r"repulsion_number must.*found 0"),
+            ({"attraction_number": 2.0}, r"attraction_number must.*found 2.0"),
+            ({"gamma": 1.5}, r"gamma must.*found 1.5"),
             ({"gamma": 0.5, "attraction_strength": 0.5}, "give gamma or the strengths, not both"),
-            ({"construction": "regular"}, "construction must be one of iterative, helmert; found 'regular'"),
+            ({"construction": "regular"}, r"construction must.*found 'regular'"),
             ({"distance": "euclidian"}, "euclidean"),
         ],
     )
@@ -369,7 +369,7 @@ class TestBadInput:
             CASIMAC(**parameters)
 
     def test_functions_must_be_callable(self):
-        with pytest.raises(TypeError, match=r"repulsion_function must be a callable, None or a name .*; found 3"):
+        with pytest.raises(TypeError, match=r"repulsion_function must.*found 3"):
             CASIMAC(repulsion_function=3)
         with pytest.raises(ValueError, match="registered with Keras; found 'mean'"):
             CASIMAC(repulsion_function="mean")
@@ -391,11 +391,11 @@ class TestBadInput:
 
     def test_samples_and_labels(self):
         x, y = samples(3, per_class=2)
-        with pytest.raises(ValueError, match=r"one label for each of the 6 rows of x; found shape \(5,\)"):
+        with pytest.raises(ValueError, match=r"^y must.*found shape \(5,\)"):
             CASIMAC().fit(x, y[:5])
         with pytest.raises(ValueError, match="none of class 3 among num_classes=4"):
             CASIMAC().fit(x, y, num_classes=4)
-        with pytest.raises(ValueError, match=r"0\.\.1"):
+        with pytest.raises(ValueError, match=r"^y must.*found 2 in row 2"):
             CASIMAC().fit(x, y, num_classes=2)
         with pytest.raises(ValueError, match=r"one class per sample.*found soft labels"):
             CASIMAC().fit(x, np.full((6, 3), 1 / 3))
@@ -420,9 +420,9 @@ class TestBadInput:
 
     def test_transform_of_unknown_classes_and_shapes(self):
         target = CASIMAC().fit([[0.0], [1.0]], [0, 1])
-        with pytest.raises(ValueError, match=r"0\.\.1; found 2"):
+        with pytest.raises(ValueError, match=r"^y must.*found 2"):
             target.transform([[0.0]], [2])
-        with pytest.raises(ValueError, match=r"one label for each of the 1 rows of x; found shape \(2,\)"):
+        with pytest.raises(ValueError, match=r"^y must.*found shape \(2,\)"):
             target.transform([[0.0]], [0, 1])
 
     def test_failed_fit_leaves_the_earlier_samples(self):

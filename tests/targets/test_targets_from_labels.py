@@ -49,7 +49,7 @@ def test_ilr_noise_as_given():
 
 
 def test_invalid_ilr_overlap_raises():
-    with pytest.raises(ValueError, match=r"below \(n - 1\) / 2 = 0.5 for n = 2; found 0.6"):
+    with pytest.raises(ValueError, match=r"overlap must.*found 0.6"):
         ILR(overlap=0.6).fit(None, [0, 1])
     ILR(overlap=0.6).fit(None, [0, 1, 2])
     ILR(overlap=0.6, noise_scale=1.0).fit(None, [0, 1])
@@ -141,27 +141,27 @@ def test_transform_before_fit_raises(target):
 
 
 def test_sample_count_mismatch_raises():
-    with pytest.raises(ValueError, match=r"one label for each of the 3 rows of x; found shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"^y must.*found shape \(2,\)"):
         ILR().fit(np.zeros((3, 2)), [0, 1])
-    with pytest.raises(ValueError, match=r"one label for each of the 3 rows of x; found shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"^y must.*found shape \(2,\)"):
         ILR().fit(None, [0, 1]).transform(np.zeros((3, 2)), [0, 1])
 
 
 def test_labels_outside_of_fitted_classes_raise():
-    with pytest.raises(ValueError, match=r"0\.\.1; found 2"):
+    with pytest.raises(ValueError, match=r"^y must.*found 2"):
         ILR().fit(None, [0, 1]).transform(None, [2])
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ILR(1.0), "smoothing must be a number above 0 and below 1; found 1.0"),
-        (lambda: ILR(smoothing=0), "smoothing"),
-        (lambda: ILR(overlap=0.0), "overlap"),
-        (lambda: ILR(noise_scale=-1.0), "noise_scale must be a number of at least 0; found -1.0"),
-        (lambda: ILR(smoothing="much"), "found 'much'"),
-        (lambda: Dirichlet(0.0), "concentration must be a number above 0"),
-        (lambda: Dirichlet(np.nan), "concentration"),
+        (lambda: ILR(1.0), r"smoothing must.*found 1.0"),
+        (lambda: ILR(smoothing=0), r"smoothing must.*found 0"),
+        (lambda: ILR(overlap=0.0), r"overlap must.*found 0"),
+        (lambda: ILR(noise_scale=-1.0), r"noise_scale must.*found -1.0"),
+        (lambda: ILR(smoothing="much"), r"smoothing must.*found 'much'"),
+        (lambda: Dirichlet(0.0), r"concentration must.*found 0\.0"),
+        (lambda: Dirichlet(np.nan), r"concentration must.*found nan"),
     ],
 )
 def test_invalid_parameters_raise(make, words):

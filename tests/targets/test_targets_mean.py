@@ -57,10 +57,10 @@ def test_soft_labels_and_tables_of_label_targets():
 @pytest.mark.parametrize(
     ("targets", "words"),
     [
-        ([], "at least one target"),
-        ("ilr", "sequence of at least one target; found 'ilr'"),
-        ([ILR(), CASIMAC()], "share one readout; found argmax, softmax"),
-        ([ILR(), Dirichlet()], r"share one latent space.*shapes \(3, 2\) and \(3, 3\)"),
+        ([], r"targets must.*found \[\]"),
+        ("ilr", r"targets must.*found 'ilr'"),
+        ([ILR(), CASIMAC()], r"targets must.*found argmax, softmax"),
+        ([ILR(), Dirichlet()], r"targets must.*found ILR\(\) and Dirichlet\(\), whose scores"),
         ([CASIMAC(), CASIMAC(construction="helmert")], "share one latent space"),
         ([CASIMAC(), OneHot()], "share one latent space"),
     ],

@@ -36,7 +36,7 @@ class Watch(EpochSeconds):
         self.board, self.calls = board, calls
         self.written: list[float] = []
         self.predicted: list[float] = []
-        self.busy: list[float] = []  # of this thread, which draws and writes: what other processes do not add to
+        self.busy: list[float] = []  # seconds of this thread alone, which draws and writes
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         super().on_epoch_end(epoch)

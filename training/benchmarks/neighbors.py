@@ -48,7 +48,7 @@ def against_the_peer(x: np.ndarray, repeats: int) -> Iterator[Measurement]:
     """The distance matrix and scikit-image, alternating."""
     rng = np.random.default_rng(0)
     for window in WINDOWS:
-        matrix_speed(x, window, rng)  # compiles, or loads what was compiled
+        matrix_speed(x, window, rng)  # compiles its loops, or loads them
         speeds = [(matrix_speed(x, window, rng), peer_speed(x, window, rng)) for _ in range(repeats)]
         ratio = statistics.median(ours / peer for ours, peer in speeds)
         ours = statistics.median(ours for ours, _ in speeds)

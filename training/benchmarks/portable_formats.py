@@ -1,4 +1,4 @@
-"""How closely ONNX and LiteRT files agree with the classifier that they were exported from.
+"""Agreement of ONNX and LiteRT files with the classifier that they were exported from.
 
     python -m training.benchmarks.portable_formats [--output portable_formats.json]
 
@@ -39,7 +39,7 @@ def served_by_onnx(path: Path, x: np.ndarray) -> np.ndarray:
 def served_by_litert(path: Path, x: np.ndarray) -> np.ndarray:
     """Class probabilities [N, n] that LiteRT's interpreter computes, image by image."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the interpreter is about to have a package of its own
+        warnings.simplefilter("ignore")  # LiteRT's interpreter will move to another package
         serve = tf.lite.Interpreter(str(path)).get_signature_runner("serving_default")
     return np.concatenate([serve(image=one[None])["class_probabilities"] for one in x])
 

@@ -203,7 +203,7 @@ def tables_table(folder: Path | None, repeats: int = 5) -> ResultTable:
 
 def main(
     data: Annotated[Path | None, typer.Option(help="a folder of letter.npz and images/mnist.npz")] = None,
-    part: Annotated[Part | None, typer.Option(help="what to measure; all by default")] = None,
+    part: Annotated[Part | None, typer.Option(help="part to measure; all by default")] = None,
     seeds: Annotated[int, typer.Option(help="of Fashion-MNIST")] = 3,
     epochs: Annotated[int, typer.Option(help="of Fashion-MNIST")] = 6,
     output: Annotated[Path | None, typer.Option(help="a folder for a JSON file per table")] = None,

@@ -44,7 +44,7 @@ def latents(rows: int, n: int, covariance: str, seed: int = 0) -> ds.LatentGauss
 
 
 def single(latent: ds.LatentGaussian) -> ds.LatentGaussian:
-    """The same in float32."""
+    """Convert them to float32."""
     return ds.LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32"))
 
 

@@ -41,7 +41,7 @@ def served(folder: Path) -> dict[str, Call]:
     model.fit(x, y, verbose=0)
     model.export(folder / OURS)
     model.fit_density(x, y).export(folder / DENSITY)
-    # A signature keeps what it was loaded with alive only as long as that is kept.
+    # A signature works only as long as the loaded object is referenced.
     models = {name: tf.saved_model.load(str(folder / name)) for name in (PLAIN, OURS, DENSITY)}
     return {name: _call(model) for name, model in models.items()}
 

@@ -216,7 +216,7 @@ def main(
             with tempfile.TemporaryDirectory() as place:
                 counts = damaged(kind, each, seed, Path(place), advance)
             table.add(file=name, damaged=each, **{what: counts[what] for what in OUTCOMES})
-            table.write(output)  # after every kind: an interrupted run has what it measured
+            table.write(output)  # after every kind: an interrupted run keeps its rows
 
 
 if __name__ == "__main__":

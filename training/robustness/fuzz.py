@@ -141,7 +141,7 @@ def main(
         for room, number in each.items():
             counts = fuzz(room, rooms[room], number, seed, advance, report)
             table.add(room=room, inputs=number, **{what: counts[what] for what in OUTCOMES})
-            table.write(output)  # after every room: an interrupted run has what it measured
+            table.write(output)  # after every room: an interrupted run keeps its rows
 
 
 if __name__ == "__main__":

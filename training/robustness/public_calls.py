@@ -93,7 +93,7 @@ VALUES: dict[str, Any] = {
     **{"geometry.x": P + 0.01, "geometry.y": P[::-1] + 0.1, "geometry.z": X, "power.a": 2.0},
     **{"from_probability_simplex.s": geometry.to_probability_simplex(X), "report.outside": P, "report.sets": SETS},
     **{"feature_gradients.x": X32, "decision_function.k": 1, "heads.x": X32, "losses.scores": SCORES},
-    **{"composition_scale.labels": Y, "get_loss.identifier": {"name": "latent_nll", "beta": 0.5}},
+    **{"composition_tau.labels": Y, "get_loss.identifier": {"name": "latent_nll", "beta": 0.5}},
     **{"backbone.name": "mlp", "ResidualBlock.filters": 2, "SpectralConv2D.filters": 2},
     **{"SSIM.X": IMAGES, "SSIM.Y": IMAGES[:3], "estimators.window": 0.3, "top_k_accuracy.k": 2, "report.k": 2},
     **{"CallableDistance.function": lambda a, b: abs(a - b).sum()},
@@ -108,7 +108,7 @@ VALUES: dict[str, Any] = {
     **{"estimators.noise": "auto", "calibrate.method": "platt"},
     **{"losses.tau": 1.0, "GPLVQ.lengthscale": "median", "estimators.num_classes": None, "calibration.k": 3},
 }
-"""By the name of the parameter, or by FUNCTION.name, CLASS.name or ROOM.name, which come first."""
+"""Valid values by the name of the parameter, or by FUNCTION.name, CLASS.name or ROOM.name, which come first."""
 
 REGIONS: dict[str, Any] = {
     **{"classifier": estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), "X": X[:, :2], "prototypes": X[:3, :2]},
@@ -158,7 +158,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "SpectralConv2D": [{"bound": 0.9}],
     "nystroem_kernel_ridge": [{"gammas": (0.1,), "penalties": (1.0,)}],
 }
-"""By the name of a function, CLASS or CLASS.method: the arguments of each of its calls that differ from ``VALUES``."""
+"""Arguments that differ from ``VALUES``, for each call of a function, CLASS or CLASS.method."""
 
 SLOW = {"plots", "backbones", "heads"}
 SLOW |= {"report", "compare_reports", "argmax_error", "class_intervals", "LatentScaling", "SimplexGaussianProcess"}

@@ -1,0 +1,139 @@
+"""Training labels: labels, latents of the target, and what the loss makes of them, in place of the samples' labels."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import ClassifierLoss
+from deepsimplex.samples import Labels, Samples
+from deepsimplex.samples.class_labels import holds_latents, is_hard
+from deepsimplex.targets import Target
+
+
+@dataclass(frozen=True)
+class TrainingLabels:
+    """Replace the labels of samples by training labels: the dict of what loss and metrics compare outputs with.
+
+    It holds "label", and what the loss reads of the latents: "loc" and "scale", or their "composition".
+
+    Parameters
+    ----------
+    target : Target
+    num_classes : int
+    loss : ClassifierLoss, optional
+        Training loss, which determines what training labels hold. Default None: "label" only.
+    class_weight : dict of int to float, optional
+        Factors of the sample weights, by class.
+    workers : Workers, optional
+        Workers that train together; the chief computes the latents for all. Default: this process alone.
+    """
+
+    target: Target
+    num_classes: int
+    loss: ClassifierLoss | None = None
+    class_weight: dict[int, float] | None = None
+    workers: Workers = field(default_factory=Workers)
+    scores: NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        unknown = [key for key in self.class_weight or () if key not in range(self.num_classes)]
+        if unknown:
+            raise ValueError(f"class_weight must have keys 0 to {self.num_classes - 1}; found {unknown[0]!r}")
+        object.__setattr__(self, "scores", self.target.scores(self.num_classes))
+
+    @property
+    def _need_latents(self) -> bool:
+        return self.loss is not None and self.loss.needs_latents
+
+    def needs_training_samples(self, samples: Samples) -> bool:
+        """Return whether the latents of these samples depend on all of the training samples."""
+        depend = self._need_latents and self.target.needs_samples
+        return depend and not (_have_training_labels(samples) or holds_latents(samples.spec[1], self.scores))
+
+    def fit_target_and_loss(self, samples: Samples, steps: int | None = None) -> Samples:
+        """Fit the target, adapt the loss, and return the training samples with training labels.
+
+        ``steps`` is the number of batches of an epoch of a stream, which is read only if the loss needs it.
+        """
+        if not samples.is_stream:
+            x, y, *_ = samples.columns
+            labels, latents = Labels.of(y, scores=self.scores), None
+            if self._need_latents:
+                latents = self._latents(labels, x, fit=True)
+                self._adapt_loss(latents.loc, labels.values)
+            return samples.with_labels(lambda _: self._training_labels(labels, latents), self.scores)
+        if self.loss is not None and self.loss.needs_adapt:
+            table, spec = self.target.table(self.num_classes), samples.spec[1]
+            if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
+                self._adapt_loss(table.loc, np.arange(self.num_classes))
+            else:
+                batches = samples.read_ahead(steps, "steps_per_epoch")
+                read = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
+                loc = np.concatenate([self._latents(batch, None).loc for batch in read])
+                self._adapt_loss(loc, np.concatenate([batch.values for batch in read]))
+        return self.replace(samples)
+
+    def replace(self, samples: Samples) -> Samples:
+        """Return samples with training labels; a distance target finds neighbors among its training samples."""
+        if _have_training_labels(samples):
+            return samples
+        x = None if samples.is_stream else samples.columns[0]
+        return samples.with_labels(partial(self._replacement, x=x), self.scores)
+
+    def _replacement(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        labels = Labels.of(y, scores=self.scores)
+        return self._training_labels(labels, self._latents(labels, x) if self._need_latents else None)
+
+    def _with_latents(
+        self, labels: Labels, latents: LatentGaussian | None
+    ) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        """Return training labels, and the factors of ``class_weight`` [N]."""
+        floatx, values = keras.config.floatx(), labels.values
+        batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
+        if latents is not None and self.loss is not None:
+            read = self.loss.latent_labels(latents, self.scores)
+            batch |= {name: value.astype(floatx) for name, value in read.items()}
+        if self.class_weight is None:
+            return batch, None
+        per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)
+        return batch, values @ per_class if labels.is_soft else per_class[values]
+
+    def _latents(self, labels: Labels, x: Any, fit: bool = False) -> LatentGaussian:
+        if labels.latents is not None:
+            return labels.latents
+        target, n, values = self.target, self.num_classes, labels.values
+        if not target.needs_samples:
+            table = target.table(n)
+            if table is None or labels.is_soft:
+                return target.fit_transform(None, values, n)
+            return table[values]
+        latents = self.workers.from_chief(
+            lambda: (target.fit_transform(x, values, n) if fit else target.transform(x, values)).as_dict()
+        )
+        if fit and not self.workers.is_chief:
+            target.fit(x, values, n)  # only ``is_fitted`` is read on these workers
+        return LatentGaussian.of(latents)
+
+    def _adapt_loss(self, loc: NDArray[Any], values: NDArray[Any]) -> None:
+        loss = self.loss
+        if loss is None or not loss.needs_adapt:
+            return
+
+        def adapted() -> dict[str, Any]:
+            loss.adapt(loc, values, self.scores, self.target.neighbor_error())
+            return loss.state()
+
+        state = self.workers.from_chief(adapted)
+        if not self.workers.is_chief:
+            loss.load_state(state)
+
+
+def _have_training_labels(samples: Samples) -> bool:
+    """Return whether labels have been replaced already, as when Keras calls evaluate from fit."""
+    return len(samples.spec) > 1 and isinstance(samples.spec[1], dict) and "label" in samples.spec[1]
