@@ -125,7 +125,7 @@ _FEW = {"variational": {"inducing": 20}, "prototypes": {"prototypes_per_class": 
 
 
 @pytest.mark.slow
-def test_composition_scale_of_streams_loses_no_batches(small):
+def test_composition_tau_of_streams_loses_no_batches(small):
     (x, y), _ = small
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     arrays, from_dataset, from_generator, from_labels = (make(loss=ds.losses.Composition(0.8)) for _ in range(4))

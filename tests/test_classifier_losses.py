@@ -66,7 +66,7 @@ def briefly(four):
     first = make("latent", num_classes=4, covariance="diagonal", eager=True)
     first.fit(x, y, epochs=2, batch_size=50, verbose=0)
     models = {"latent": first}
-    tau = ds.losses.composition_scale(first.target.fit_transform(x, y, 4).loc, y, first.target.scores(4))
+    tau = ds.losses.composition_tau(first.target.fit_transform(x, y, 4).loc, y, first.target.scores(4))
     for name, loss in {**LOSSES, "composition": lambda: Composition(tau=tau)}.items():
         if name != "latent":
             models[name] = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
@@ -211,7 +211,7 @@ def test_gradients_of_extreme_latents_are_finite(objective, covariance, four):
     if objective == "composition":
         model.training_loss.tau = 2.0
     latent = model.target.fit_transform(x, y, 4)
-    y = latent.as_dict() | {"label": y} | model.training_loss.further_labels(latent.loc, model.target.scores(4))
+    y = {"label": y} | model.training_loss.latent_labels(latent, model.target.scores(4))
     y = {name: tf.cast(part, "int64" if name == "label" else "float32") for name, part in y.items()}
     head = model.head
     for stretch in (1.0, 30.0):
@@ -273,7 +273,7 @@ def test_cross_entropy_does_not_fit_distance_target(few, monkeypatch, recwarn):
     (x, y), (x_test, y_test) = few
     for method in ("fit", "fit_transform", "transform"):
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
-    monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
+    monkeypatch.setattr("deepsimplex.targets.casimac.nearest_neighbors", lambda *a, **k: pytest.fail("neighbors"))
     model = make("class", eager=True)
     history = model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test)).history
     loss, _ = model.evaluate(x_test, y_test, verbose=0)
@@ -338,7 +338,7 @@ def test_cross_entropy_uses_class_of_latents(few):
 
 
 @pytest.mark.slow
-def test_composition_scale_of_streams_equals_arrays(four):
+def test_composition_tau_of_streams_equals_arrays(four):
     x, y = (part[:100] for part in four[0])
     soft = (0.9 * np.eye(4)[y] + 0.025).astype("float32")
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 4)
@@ -363,7 +363,7 @@ def test_composition_scale_of_streams_equals_arrays(four):
 
 
 @pytest.mark.slow
-def test_composition_scale_of_endless_stream_needs_hard_labels(few):
+def test_composition_tau_of_endless_stream_needs_hard_labels(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     model = make(Composition(0.8), "ilr", eager=True, readout="argmax")
@@ -436,7 +436,7 @@ def test_reloaded_model_has_equal_loss_in_fresh_process(four, tmp_path):
 
 
 @pytest.mark.slow
-def test_weights_contain_composition_scale(few, tmp_path):
+def test_weights_contain_composition_tau(few, tmp_path):
     (x, y), _ = few
     model, other = (make("composition", eager=True) for _ in range(2))
     model.fit(x, y, batch_size=100, verbose=0)

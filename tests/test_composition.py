@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deepsimplex as ds
-from deepsimplex.losses import composition, composition_scale
+from deepsimplex.losses import composition, composition_tau
 
 S = ds.geometry.vertices(4)
 
@@ -34,17 +34,17 @@ def test_latent_is_proportional_to_ilr_of_composition():
 @pytest.mark.parametrize("mass", [0.26, 0.9, 0.98, 0.9999])
 def test_scale_reaches_mass_in_any_units(mass, units):
     loc, labels = latents()
-    tau = composition_scale(units * loc, labels, S, mass)
+    tau = composition_tau(units * loc, labels, S, mass)
     shares = composition(units * loc, S, tau)
     assert shares[np.arange(50), labels].mean() == pytest.approx(mass, abs=1e-10)
-    assert tau == pytest.approx(composition_scale(loc, labels, S, mass) / units, rel=1e-6)
+    assert tau == pytest.approx(composition_tau(loc, labels, S, mass) / units, rel=1e-6)
 
 
 def test_mass_of_soft_labels_is_expected_composition():
     memberships = np.random.default_rng(2).dirichlet(np.ones(4), size=30)
     loc = ds.targets.ILR(0.99).latents(memberships).loc
     scores = ds.targets.ILR(0.99).scores(4)
-    tau = composition_scale(loc, memberships, scores, 0.4)
+    tau = composition_tau(loc, memberships, scores, 0.4)
     assert np.mean(np.sum(memberships * composition(loc, scores, tau), axis=1)) == pytest.approx(0.4, abs=1e-10)
 
 
@@ -52,16 +52,16 @@ def test_unreachable_mass_raises():
     loc, labels = latents()
     soft = 0.8 * np.eye(4)[labels] + 0.05
     with pytest.raises(ValueError, match=r"mass 0.98 cannot be reached.*above 1/n = 0.25 and below 0.85"):
-        composition_scale(loc, soft, S)
+        composition_tau(loc, soft, S)
     # Two classes at distance zero share what there is, in the precision of the latents.
     tied = np.repeat(S[:1] + S[1:2], 2, axis=0)
     for precision in ("float32", "float64"):
         with pytest.raises(ValueError, match=r"below 0.5"):
-            composition_scale(tied.astype(precision), [0, 1], S, 0.6)
+            composition_tau(tied.astype(precision), [0, 1], S, 0.6)
     with pytest.raises(ValueError, match=r"below 0.25"):
-        composition_scale(np.zeros((2, 3)), [0, 1], S, 0.6)
+        composition_tau(np.zeros((2, 3)), [0, 1], S, 0.6)
     with pytest.raises(ValueError, match=r"cannot be reached"):
-        composition_scale(-S, np.arange(4), S, 0.6)  # every latent lies opposite its class
+        composition_tau(-S, np.arange(4), S, 0.6)  # every latent lies opposite its class
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_unreachable_mass_raises():
 def test_invalid_arguments_raise(arguments, message):
     loc, labels = latents()
     with pytest.raises(ValueError, match=message):
-        composition_scale(**{"loc": loc, "labels": labels, "scores": S, "mass": 0.9, **arguments})
+        composition_tau(**{"loc": loc, "labels": labels, "scores": S, "mass": 0.9, **arguments})
 
 
 def test_nonpositive_scale_raises():

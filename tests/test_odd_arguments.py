@@ -122,7 +122,7 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
     ("call", "message"),
     [
         (lambda: losses.LatentNLL(beta=None), "beta must be a number"),
-        (lambda: losses.composition_scale(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), r"scores must.*found 0"),
+        (lambda: losses.composition_tau(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), r"scores must.*found 0"),
         (lambda: readout.softmax(LATENT, scores=[[1.0, 0.0], [1.0]]), "scores must be an array"),
         (lambda: readout.softmax(LATENT, log=set()), r"log must.*found set\(\)"),
         (lambda: geometry.vertices(3, np.zeros(3)), r"construction must.*found array\(\[0\., 0\., 0\.\]\)"),

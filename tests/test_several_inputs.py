@@ -159,7 +159,7 @@ def test_casimac_with_one_named_input(data):
         ),
         (
             ds.distances.Embedding(keras.Sequential([keras.Input((2,), name="other"), keras.layers.Identity()])),
-            r"model states, .*\{'other': \(2,\)\}; found",
+            r"x must.*model's inputs.*\{'other': \(2,\)\}; found",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import numpy as np
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
-from deepsimplex.classifier.network import OutputModel, SimplexNetwork, predict_outputs
+from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples import Labels, Samples
 
@@ -228,7 +228,7 @@ class CalibratedNetwork(SimplexNetwork):
             latent = self.predictive_latent(self.latent(x), calibrated=False)
             return {"probabilities": self.readout(latent), "latent": latent}
 
-        predicted = predict_outputs(OutputModel(self, outputs), self._checked(x), batch_size, verbose)
+        predicted = predictions(Output(self, outputs), self._checked(x), batch_size, verbose)
         return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:

@@ -231,13 +231,13 @@ class SimplexClassifier(CalibratedNetwork):
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
-            kwargs |= {"validation_data": self._keras_batches(validation, size), "validation_steps": steps}
+            kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
-        if self.after_training.remove("training"):
+        if self.after_training.remove("training"):  # fitted to weights that change now
             self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._keras_batches(samples, batch_size, seeded.order if shuffle else None, workers),
+            self._batches(samples, batch_size, seeded.order if shuffle else None, workers),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -260,11 +260,10 @@ class SimplexClassifier(CalibratedNetwork):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        samples, size, kwargs["steps"] = self._to_evaluate(
-            Samples.of(x, y, sample_weight, labeled=True), batch_size, kwargs.get("steps")
-        )
+        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
         self._build_metrics(samples)
-        results = super().evaluate(self._keras_batches(samples, size), verbose=verbose, **kwargs)
+        results = super().evaluate(self._batches(samples, size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
         return results
@@ -290,7 +289,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        if self.after_training.remove("training"):
+        if self.after_training.remove("training"):  # fitted to weights that change now
             self._retraced()
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
@@ -332,16 +331,14 @@ class SimplexClassifier(CalibratedNetwork):
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _keras_batches(
-        samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None
-    ) -> Any:
+    def _batches(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
         if samples.is_stream:
-            return samples.keras_batches(order=order, divide=divided_among_workers)
+            return samples.for_keras(order=order, divide=divided_among_workers)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
-        return samples.keras_batches(batch_size, order, divide)
+        return samples.for_keras(batch_size, order, divide)
 
     # Before training
 
@@ -387,8 +384,7 @@ class SimplexClassifier(CalibratedNetwork):
                 x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
                 x, y, *_ = samples.columns
-                labels = y["label"]
-                labels = np.argmax(labels, axis=-1) if labels.ndim == 2 else labels
+                labels = y["label"].argmax(axis=-1) if y["label"].ndim == 2 else y["label"]
             self.head.adapt(x, labels, self.backbone, seed=self.seed)
         elif not samples.is_stream:
             self.head.set_num_samples(samples.num_rows)
@@ -440,7 +436,7 @@ class SimplexClassifier(CalibratedNetwork):
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
         outputs = self._with_log_probabilities(outputs)
-        if not loss.is_ready or (loss.needs_latents and "loc" not in y):
+        if not loss.is_ready or (loss.needs_latents and y.keys() == {"label"}):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
@@ -522,9 +518,9 @@ class SimplexClassifier(CalibratedNetwork):
         [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
-        shapes: Any = self._sample_shapes
-        if not self.built or shapes is None:
+        if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
+        shapes: Any = keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), self._input_shapes)
         several = len(named := input_shapes(self.backbone)) > 1
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"

@@ -66,7 +66,7 @@ class SimplexNetwork(keras.Model):
         self.readout = readout_layer(readout or self.target.default_readout, scores)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self._noise = self.target.noise(self.num_classes)
-        self._hide("_sample_shapes", None)
+        self._hide("_input_shapes", None)
         self._hide("_latent_model", None)  # of predict_latent, made when it is needed
         self._hide("_feature_model", None)
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
@@ -164,7 +164,7 @@ class SimplexNetwork(keras.Model):
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
-        self._hide("_sample_shapes", keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), input_shape))
+        self._hide("_input_shapes", input_shape)
         self.built = True
 
     def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
@@ -199,7 +199,7 @@ class SimplexNetwork(keras.Model):
         if steps is not None:
             kwargs["steps"] = steps
         with self._local_predictions():
-            return predict_outputs(self, samples, batch_size, verbose, **kwargs)
+            return predictions(self, samples, batch_size, verbose, **kwargs)
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
         """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
@@ -260,17 +260,15 @@ class SimplexNetwork(keras.Model):
         """
         samples = self._checked(x)
         if self._latent_model is None:
-            self._hide(
-                "_latent_model", OutputModel(self, lambda x: self.predictive_latent(self.latent(x), calibrated=True))
-            )
-        return LatentGaussian.of(predict_outputs(self._latent_model, samples, batch_size, verbose))
+            self._hide("_latent_model", Output(self, lambda x: self.predictive_latent(self.latent(x), calibrated=True)))
+        return LatentGaussian.of(predictions(self._latent_model, samples, batch_size, verbose))
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
         samples = self._checked(x)
         if self._feature_model is None:
-            self._hide("_feature_model", OutputModel(self, lambda x: self.backbone(x, training=False)))
-        return predict_outputs(self._feature_model, samples, batch_size, verbose)
+            self._hide("_feature_model", Output(self, lambda x: self.backbone(x, training=False)))
+        return predictions(self._feature_model, samples, batch_size, verbose)
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.
@@ -295,7 +293,7 @@ class SimplexNetwork(keras.Model):
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
-class OutputModel(keras.Model):
+class Output(keras.Model):
     """Keras model from samples to one output of a network, such as its latents or features."""
 
     def __init__(self, network: SimplexNetwork, function: Callable[[Any], Any]) -> None:
@@ -327,9 +325,7 @@ def concise_graph_errors() -> Iterator[None]:
 
 
 @concise_graph_errors()
-def predict_outputs(
-    model: keras.Model, samples: Samples, batch_size: int | None, verbose: str | int, **kwargs: Any
-) -> Any:
+def predictions(model: keras.Model, samples: Samples, batch_size: int | None, verbose: str | int, **kwargs: Any) -> Any:
     """Predict as ``keras.Model.predict`` does, with less overhead for arrays.
 
     Keras creates a data set in every call and traces its functions, which takes most of the time for few samples. On a
@@ -338,7 +334,7 @@ def predict_outputs(
     if batch_size is not None:
         check_whole(batch_size, "batch_size", 1)
     if samples.is_stream or has_memmap(samples.columns):  # which Keras would copy whole
-        return keras.Model.predict(model, samples.keras_batches(batch_size), verbose=verbose, **kwargs)
+        return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)
     x, size = samples.columns[0], batch_size or 32
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
     if kwargs or verbose != 0 or several:

@@ -20,8 +20,7 @@ from deepsimplex.targets import Target
 class TrainingLabels:
     """Replace the labels of samples by training labels: the dict of what loss and metrics compare outputs with.
 
-    It holds "label", and where the loss needs latents "loc" and "scale" of the target's observation and what the loss
-    adds, such as the "composition" of the latents.
+    It holds "label", and what the loss reads of the latents: "loc" and "scale", or their "composition".
 
     Parameters
     ----------
@@ -68,14 +67,16 @@ class TrainingLabels:
             if self._need_latents:
                 latents = self._latents(labels, x, fit=True)
                 self._adapt_loss(latents.loc, labels.values)
-            return samples.with_labels(lambda _: self._with_latents(labels, latents), self.scores)
+            return samples.with_labels(lambda _: self._training_labels(labels, latents), self.scores)
         if self.loss is not None and self.loss.needs_adapt:
             table, spec = self.target.table(self.num_classes), samples.spec[1]
             if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
                 self._adapt_loss(table.loc, np.arange(self.num_classes))
             else:
-                batches = [self._replacement(y)[0] for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
-                self._adapt_loss(*(np.concatenate([batch[name] for batch in batches]) for name in ("loc", "label")))
+                batches = samples.read_ahead(steps, "steps_per_epoch")
+                read = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
+                loc = np.concatenate([self._latents(batch, None).loc for batch in read])
+                self._adapt_loss(loc, np.concatenate([batch.values for batch in read]))
         return self.replace(samples)
 
     def replace(self, samples: Samples) -> Samples:
@@ -87,17 +88,17 @@ class TrainingLabels:
 
     def _replacement(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
         labels = Labels.of(y, scores=self.scores)
-        return self._with_latents(labels, self._latents(labels, x) if self._need_latents else None)
+        return self._training_labels(labels, self._latents(labels, x) if self._need_latents else None)
 
-    def _training_labels(
+    def _with_latents(
         self, labels: Labels, latents: LatentGaussian | None
     ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return training labels, and the factors of ``class_weight`` [N]."""
         floatx, values = keras.config.floatx(), labels.values
         batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
         if latents is not None and self.loss is not None:
-            more = self.loss.further_labels(latents.loc, self.scores)
-            batch |= {name: value.astype(floatx) for name, value in {**latents.as_dict(), **more}.items()}
+            read = self.loss.latent_labels(latents, self.scores)
+            batch |= {name: value.astype(floatx) for name, value in read.items()}
         if self.class_weight is None:
             return batch, None
         per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)

@@ -92,7 +92,7 @@ def training_samples(classifier: Any, X: Any, y: Any, sample_weight: Any) -> tup
     Returns
     -------
     samples : Samples
-        Features X [N, d], memberships as in ``Labels``, and weights [N]; those of weight 0 are left out.
+        Features X [N, d], ``values`` of ``Labels``, and weights [N]; those of weight 0 are left out.
     labels : Labels
         Of all rows of arrays; of a stream one per class, so that memory does not grow with N.
     """

@@ -257,10 +257,10 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         fitted = self.target_ = copy.deepcopy(target).fit(None, np.arange(n), num_classes=n)
         table = fitted.table(n)
 
-        def observed(X: Any, memberships: Any, weights: Any) -> Any:
-            hard = memberships if memberships.ndim == 1 else memberships.argmax(axis=1)
-            if table is None or memberships.ndim == 2:
-                latents = fitted.transform(None, memberships)
+        def observed(X: Any, values: Any, weights: Any) -> Any:
+            hard = values if values.ndim == 1 else values.argmax(axis=1)
+            if table is None or values.ndim == 2:
+                latents = fitted.transform(None, values)
                 return X, latents.loc, latents.scale, weights, hard
             return X, table.loc[hard], table.scale[hard], weights, hard
 

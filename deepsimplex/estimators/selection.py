@@ -24,7 +24,7 @@ def select_target(
     classifier : SimplexGaussianProcess
         Copies of it are fitted, all with the same seed.
     samples : Samples
-        Features, memberships and weights; ``ArraySamples`` if there is anything to choose.
+        Features, label values and weights; ``ArraySamples`` if there is anything to choose.
     labels : Labels
     seed : int
 
@@ -60,8 +60,8 @@ def select_target(
 def _negative_log_likelihood(classifier: Any, samples: ArraySamples, n: int) -> float:
     """Compute the weighted mean over samples, which are read in blocks."""
     total = total_weight = 0.0
-    for X, memberships, weights in samples.blocks():
-        shares = np.eye(n)[memberships] if memberships.ndim == 1 else memberships
+    for X, values, weights in samples.blocks():
+        shares = np.eye(n)[values] if values.ndim == 1 else values
         total += float(weights @ np.sum(shares * classifier.predict_log_proba(X), axis=1))
         total_weight += float(weights.sum())
     return -total / total_weight

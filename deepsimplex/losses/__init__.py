@@ -3,7 +3,7 @@
 ``SimplexClassifier.compile(loss=...)`` takes them, and any Keras loss of labels and class probabilities.
 """
 
-from deepsimplex.losses.composition import Composition, composition, composition_scale
+from deepsimplex.losses.composition import Composition, composition, composition_tau
 from deepsimplex.losses.glvq_loss import GLVQ
 from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentNLL
 from deepsimplex.losses.readout_losses import LOSSES, Hybrid, get_loss
@@ -17,6 +17,6 @@ __all__ = [
     "LatentLoss",
     "LatentNLL",
     "composition",
-    "composition_scale",
+    "composition_tau",
     "get_loss",
 ]

@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 from deepsimplex._utils.validation import check_array, check_labels, check_number
 from deepsimplex.geometry.vertices import check_num_classes
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses.latent_losses import ClassifierLoss
 
 # Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), mass for targets made from
@@ -69,7 +70,7 @@ class Composition(ClassifierLoss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.mass = None if mass is None else check_number(mass, "mass", above=0, below=1)
         self.tau = None if tau is None else check_number(tau, "tau", above=0)
-        self._given = self.tau
+        self._fixed_tau = self.tau
 
     @property
     def is_ready(self) -> bool:
@@ -81,9 +82,9 @@ class Composition(ClassifierLoss):
 
         Called by every ``fit``; a tau given to the constructor is kept. ``neighbor_error`` is that of the target.
         """
-        if self._given is None:
+        if self._fixed_tau is None:
             mass = self.mass or default_mass(loc, labels, scores, neighbor_error)
-            self.tau = composition_scale(loc, labels, scores, mass)
+            self.tau = composition_tau(loc, labels, scores, mass)
 
     def state(self) -> dict[str, Any]:
         """Return tau, if it is set."""
@@ -97,9 +98,9 @@ class Composition(ClassifierLoss):
     def how_to_adapt(self) -> str:
         return "call fit first, or compile with losses.Composition(tau=...)"
 
-    def further_labels(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def latent_labels(self, latents: LatentGaussian, scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Return the "composition" [N, n] of latents; an empty dict before tau is set."""
-        return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}
+        return {} if self.tau is None else {"composition": composition(latents.loc, scores, self.tau)}
 
     def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError if the mass is not above 1/n."""
@@ -115,7 +116,7 @@ class Composition(ClassifierLoss):
         return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, tf.cast(y_true, y_pred.dtype)), axis=-1)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mass": self.mass, "tau": self._given}
+        return {**super().get_config(), "mass": self.mass, "tau": self._fixed_tau}
 
 
 def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.float64]:
@@ -132,7 +133,7 @@ def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.flo
     scores : array_like, shape [n, L]
         Scores S of the target, ``target.scores(n)``.
     tau : float
-        Scale, positive; ``composition_scale`` finds one from training latents.
+        Scale, positive; ``composition_tau`` finds one from training latents.
 
     Returns
     -------
@@ -156,8 +157,8 @@ def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.flo
         return softmax(check_number(tau, "tau", above=0) * (g - g.max(axis=-1, keepdims=True)), axis=-1)
 
 
-def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: float = 0.98) -> float:
-    """The scale tau at which compositions have a given mean mass on the true class.
+def composition_tau(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: float = 0.98) -> float:
+    """The tau at which compositions have a given mean mass on the true class.
 
     Latents of label targets (ILR, Dirichlet, one-hot) lie equally far from the origin: every sample then has this mass,
     and its composition is a smoothed label. With latents made of distances the mass differs from sample to sample.
@@ -188,7 +189,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
     --------
     >>> import numpy as np, deepsimplex as ds
     >>> S = ds.geometry.vertices(3)
-    >>> tau = composition_scale([[1.0, 0.0], [-0.3, 0.6]], [0, 1], S, mass=0.9)
+    >>> tau = composition_tau([[1.0, 0.0], [-0.3, 0.6]], [0, 1], S, mass=0.9)
     >>> s = composition([[1.0, 0.0], [-0.3, 0.6]], S, tau)
     >>> round(float(np.mean([s[0, 0], s[1, 1]])), 6)
     0.9
@@ -196,18 +197,18 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
     mean_mass, n, gap = _mean_mass(loc, labels, scores)
     wanted = check_number(mass, "mass", above=1 / n, below=1)
     # Gaps narrower than the precision of the latents are ties.
-    largest = _largest_scale(loc)
+    largest = _largest_tau(loc)
     high = 1.0
     while (reached := mean_mass(high)) < wanted:
         if high >= largest or gap == 0:
             raise ValueError(
                 f"mass {wanted:g} cannot be reached: over these latents the mean mass on the true class lies above "
-                f"1/n = {1 / n:.4g} and below {reached:.4g}, whatever the scale, since scores tie, labels are soft or "
+                f"1/n = {1 / n:.4g} and below {reached:.4g}, whatever tau, since scores tie, labels are soft or "
                 "latents lie nearer another class than their label's. Choose a mass between the two"
             )
         high *= 2.0
-    # At scale 0 the mass is 1/n; it grows with the scale wherever the label's class scores highest.
-    return float(brentq(lambda scale: mean_mass(scale) - wanted, 0.0, high, xtol=1e-14, rtol=1e-12)) / gap
+    # At tau = 0 the mass is 1/n; it grows with tau wherever the label's class scores highest.
+    return float(brentq(lambda tau: mean_mass(tau) - wanted, 0.0, high, xtol=1e-14, rtol=1e-12)) / gap
 
 
 def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> float:
@@ -227,7 +228,7 @@ def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_
     Returns
     -------
     float
-        At most 0.999, and below the largest mass that the latents allow at any scale.
+        At most 0.999, and below the largest mass that the latents allow at any tau.
 
     Examples
     --------
@@ -237,12 +238,12 @@ def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_
     """
     wanted = LABELS_ALONE if neighbor_error is None else 1.0 - neighbor_error * SHARE_OF_ERROR
     mean_mass, n, _ = _mean_mass(loc, labels, scores)
-    allowed = 1 / n + CLOSE_TO_LARGEST * (mean_mass(_largest_scale(loc)) - 1 / n)
+    allowed = 1 / n + CLOSE_TO_LARGEST * (mean_mass(_largest_tau(loc)) - 1 / n)
     return float(min(wanted, LARGEST_MASS, allowed))
 
 
 def _mean_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> tuple[Callable[[float], float], int, float]:
-    """The mean mass on the true class as a function of the scale in units of the widest gap; n; and that gap."""
+    """The mean mass on the true class as a function of tau times the widest gap of scores; n; and that gap."""
     g = _class_scores(loc, scores)
     n = check_num_classes(g.shape[1])
     truth, _ = check_labels(labels, n, name="labels", rows=len(g), of="loc", soft=True)
@@ -252,8 +253,8 @@ def _mean_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> tuple[Ca
     if gap > 0:
         g /= gap
 
-    def mean_mass(scale: float) -> float:
-        shares = softmax(scale * g, axis=-1)
+    def mean_mass(tau: float) -> float:
+        shares = softmax(tau * g, axis=-1)
         if truth.ndim == 1:
             return float(np.take_along_axis(shares, truth[:, None], axis=-1).mean())
         return float(np.mean(np.sum(truth * shares, axis=-1)))
@@ -261,8 +262,8 @@ def _mean_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> tuple[Ca
     return mean_mass, n, gap
 
 
-def _largest_scale(loc: ArrayLike) -> float:
-    """The scale at which gaps as narrow as the precision of the latents would count."""
+def _largest_tau(loc: ArrayLike) -> float:
+    """The tau at which gaps as narrow as the precision of the latents would count."""
     return 1.0 / float(np.finfo(np.float32 if np.asarray(loc).dtype == np.float32 else np.float64).eps)
 
 

@@ -42,8 +42,8 @@ class ClassifierLoss(keras.losses.Loss):
         Parameters
         ----------
         labels : dict of tensors
-            Training labels: "label" [N] or [N, n], with ``needs_latents`` "loc" [N, L] and "scale" of the target's
-            observation, and ``further_labels``.
+            Training labels: "label" [N] or [N, n], and with ``needs_latents`` what ``latent_labels`` returns, by
+            default "loc" [N, L] and "scale" of the target's observation.
         outputs : dict of tensors
             "loc" and "scale" of the head, and with ``needs_probabilities`` "log_probabilities" [N, n].
         sample_weight : tensor [N], optional
@@ -82,9 +82,9 @@ class ClassifierLoss(keras.losses.Loss):
         """Instruction, for error messages, if the loss is not ready."""
         return "call fit first"
 
-    def further_labels(self, loc: Any, scores: Any) -> dict[str, Any]:
-        """Return further training labels made of latents [N, L], by name, for ``compute``; by default none."""
-        return {}
+    def latent_labels(self, latents: LatentGaussian, scores: Any) -> dict[str, Any]:
+        """Return the training labels that ``compute`` reads of latents, by name; by default "loc" and "scale"."""
+        return latents.as_dict()
 
     def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError if the loss cannot train a head of this covariance; by default every loss can."""

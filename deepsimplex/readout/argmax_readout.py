@@ -80,7 +80,7 @@ FORMULAS = (
         TWO_CLASSES,
         _dependent,
         _two_classes,
-        num_points=lambda n, dtype: 1,
+        default_points=lambda n, dtype: 1,
         row_size=lambda n, dims, points, dtype: 2 * dims,
         cheap=True,
     ),
@@ -89,7 +89,7 @@ FORMULAS = (
         EQUAL_VARIANCES,
         _independent,
         exact_quadrature.equal_variances,
-        num_points=exact_quadrature.default_num_points,
+        default_points=exact_quadrature.default_num_points,
         row_size=lambda n, dims, points, dtype: n * points,
         cheap=True,
     ),
@@ -98,7 +98,7 @@ FORMULAS = (
         THREE_CLASSES,
         _dependent,
         orthant_probabilities.three_classes,
-        num_points=lambda n, dtype: orthant_probabilities.NODES_PER_PANEL[dtype.name],
+        default_points=lambda n, dtype: orthant_probabilities.NODES_PER_PANEL[dtype.name],
         row_size=lambda n, dims, points, dtype: orthant_probabilities.PANELS * points,
     ),
     Formula(
@@ -106,7 +106,7 @@ FORMULAS = (
         UNEQUAL_VARIANCES,
         _independent,
         exact_quadrature.unequal_variances,
-        num_points=lambda n, dtype: exact_quadrature.NODES_PER_PANEL[dtype.name],
+        default_points=lambda n, dtype: exact_quadrature.NODES_PER_PANEL[dtype.name],
         row_size=lambda n, dims, points, dtype: n * points * exact_quadrature.num_panels(n, dtype),
     ),
     # The 1000 draws of [CASIMAC] err by 0.04 where 128 Sobol points err by 0.001.
@@ -115,7 +115,7 @@ FORMULAS = (
         ANY,
         _dependent,
         orthant_probabilities.genz,
-        num_points=lambda n, dtype: 128,
+        default_points=lambda n, dtype: 128,
         row_size=lambda n, dims, points, dtype: n * (n - 1) * max(points, n),
     ),
     Formula(
@@ -123,7 +123,7 @@ FORMULAS = (
         ANY,
         _dependent,
         _frequencies,
-        num_points=lambda n, dtype: 1000,
+        default_points=lambda n, dtype: 1000,
         row_size=lambda n, dims, points, dtype: n * points,
     ),
 )
@@ -196,7 +196,7 @@ def argmax(
     array([[0.696, 0.152, 0.152]])
     """
     latent = LatentGaussian.of(latent)
-    return _choose(latent, scores, method, num_points, seed).read(latent, log)
+    return _choose(latent, scores, method, num_points, seed).predict(latent, log)
 
 
 def argmax_error(
@@ -259,13 +259,13 @@ def argmax_error(
     loc, scale = latent.tensors()
     points = chosen.points(loc.dtype)
     # Eagerly, here and below: a graph would be traced for this one call.
-    p = chosen.compute(loc, scale).numpy()
+    p = chosen.probabilities(loc, scale).numpy()
     if chosen.formula.method == "monte_carlo":
         return monte_carlo_standard_error(p, points).astype(p.dtype)
     if chosen.formula.method == "quasi_monte_carlo":
-        scramblings = [replace(chosen, seed=seed + step).compute(loc, scale).numpy() for step in range(_SCRAMBLINGS)]
-        return np.std(scramblings, axis=0, ddof=1) + _round_off(chosen.scores, loc, scale, p)
-    finer = replace(chosen, num_points=2 * points).compute(loc, scale).numpy()
+        values = [replace(chosen, seed=seed + step).probabilities(loc, scale).numpy() for step in range(_SCRAMBLINGS)]
+        return np.std(values, axis=0, ddof=1) + _round_off(chosen.scores, loc, scale, p)
+    finer = replace(chosen, num_points=2 * points).probabilities(loc, scale).numpy()
     change = np.abs(finer - p).max(axis=1, keepdims=True)
     # Twice: the finer result errs too, but by less than half as much. In the row: at one class both may err alike.
     return 2.0 * change + _round_off(chosen.scores, loc, scale, p)

@@ -1,4 +1,9 @@
-"""Formulas for class probabilities: the choice among them, and their evaluation, compiled and in batches of rows."""
+"""Formulas for class probabilities: the choice among them, and their evaluation, compiled and in batches of rows.
+
+``choose`` takes the first ``Formula`` of a readout whose condition holds for the shapes of the latents.
+``ChosenFormula.probabilities`` then calls its ``moments`` (of the scores, from those of the latents) and its
+``compute`` (probabilities from the scores' moments), compiled unless it is called eagerly, in batches if rows are many.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -52,7 +57,7 @@ class Formula:
     compute : callable
         (*moments, num_points, log) -> class probabilities [N, n] or their logarithms; if the method samples,
         (*moments, num_points, seed, log).
-    num_points : callable
+    default_points : callable
         (n, dtype) -> default number of nodes, points or draws.
     row_size : callable
         (n, L, num_points, dtype) -> numbers in the largest tensor of a row.
@@ -64,7 +69,7 @@ class Formula:
     condition: Condition
     moments: Callable[[Scores, Any, Any], tuple[Any, ...]]
     compute: Callable[..., Any]
-    num_points: Callable[[int, tf.DType], int]
+    default_points: Callable[[int, tf.DType], int]
     row_size: Callable[[int, int, int, tf.DType], int]
     cheap: bool = False
 
@@ -85,7 +90,8 @@ def choose(
     S, covariance = Scores(scores, loc_shape[1]), covariance_from_shape(scale_shape)
     for formula in formulas:
         if method in ("auto", formula.method) and formula.condition.holds(S, covariance):
-            return ChosenFormula(formula, S, covariance, check_num_points(formula.method, num_points), seed)
+            checked = None if num_points is None else check_num_points(num_points, formula.method)
+            return ChosenFormula(formula, S, covariance, checked, seed)
     conditions = ", or ".join(formula.condition.words for formula in formulas if formula.method == method)
     raise ValueError(
         f"method={method!r} needs {conditions}; found n = {S.num_classes} and a {covariance} scale. "
@@ -93,10 +99,8 @@ def choose(
     )
 
 
-def check_num_points(method: str, num_points: int | None) -> int | None:
+def check_num_points(num_points: int, method: str = "quasi_monte_carlo") -> int:
     """Return ``num_points``; raise ValueError if the method cannot work with that number."""
-    if num_points is None:
-        return None
     checked = check_whole(num_points, "num_points", 4, 2**24)
     if method == "quasi_monte_carlo" and checked & (checked - 1):
         raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {checked}")
@@ -115,14 +119,14 @@ class ChosenFormula:
 
     def points(self, dtype: tf.DType) -> int:
         """Return ``num_points``, or the formula's default."""
-        return self.num_points or self.formula.num_points(self.scores.num_classes, dtype)
+        return self.num_points or self.formula.default_points(self.scores.num_classes, dtype)
 
-    def read(self, latent: LatentGaussian, log: bool) -> Any:
+    def predict(self, latent: LatentGaussian, log: bool) -> Any:
         """Class probabilities [N, n] or their logarithms: arrays for arrays, by a compiled function; else tensors."""
         check_flag(log, "log")
         loc, scale = latent.tensors()
         if latent.holds_tensors:
-            return self.compute(loc, scale, log)
+            return self.probabilities(loc, scale, log)
         compiled, rows = _compiled(self, log, True, loc.dtype), loc.shape[0]
         batches = math.ceil(rows / self._batch_rows(loc.dtype))
         if batches <= 1:
@@ -130,7 +134,7 @@ class ChosenFormula:
         size = math.ceil(rows / batches)
         return np.concatenate([compiled(loc[i : i + size], scale[i : i + size]).numpy() for i in range(0, rows, size)])
 
-    def compute(self, loc: Any, scale: Any, log: bool = False, whole: bool = False) -> Any:
+    def probabilities(self, loc: Any, scale: Any, log: bool = False, whole: bool = False) -> Any:
         """Class probabilities [N, n], or their logarithms, of tensors.
 
         ``whole`` computes batches whose size a graph does not know, such as a network's, at once: XLA cannot

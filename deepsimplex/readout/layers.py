@@ -141,7 +141,7 @@ class Readout(keras.layers.Layer):
             float32, or float64 for a float64 latent.
         """
         loc, scale = LatentGaussian.of(latent).tensors()
-        num_points = check_num_points("quasi_monte_carlo", self.num_points) or _POINTS
+        num_points = _POINTS if self.num_points is None else check_num_points(self.num_points)
         noise = gaussian(min(num_points, _TRAINING_POINTS) if training else num_points, loc.shape[1], self.seed)
 
         def expected(loc: Any, scale: Any) -> Any:
@@ -191,12 +191,11 @@ class Readout(keras.layers.Layer):
             For a level outside of (0, 1) or that needs more points.
         """
         check_number(level, "level", above=0, below=1)
-        points = check_num_points("quasi_monte_carlo", num_points)
-        return self._quantiles(LatentGaussian.of(latent).numpy(), level, points)
+        num_points = _INTERVAL_POINTS if num_points is None else check_num_points(num_points)
+        return self._quantiles(LatentGaussian.of(latent).numpy(), level, num_points)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int) -> ClassIntervals:
         """Order statistics over Sobol points, interpolated as those of a balanced sample."""
-        num_points = num_points or _INTERVAL_POINTS
         # Beyond the (1/2 / points)-quantile there is no order statistic.
         if num_points * (1.0 - level) < 1.0 - 1e-9:
             raise ValueError(
@@ -268,35 +267,35 @@ class FormulaReadout(Readout):
         super().__init__(scores, num_points, seed, **kwargs)
         self.method = check_choice(method, "method", self.methods)
 
-    def choose(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
+    def formula_for(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
         """Choose the formula for latents of these shapes."""
         settings = (self.scores, self.method, self.num_points, self.seed)
         return choose(self.formulas, loc_shape, scale_shape, *settings)
 
     def build(self, input_shape: dict[str, Any]) -> None:
         """Check that these scores and this method fit the latents."""
-        self.choose(input_shape["loc"], input_shape["scale"])
+        self.formula_for(input_shape["loc"], input_shape["scale"])
         self.built = True
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
         """Compute class probabilities [N, n]; in training from at most 16 points, unless the formula is cheap."""
         loc, scale = LatentGaussian.of(latent).tensors()
-        chosen = self.choose(loc.shape, scale.shape)
+        chosen = self.formula_for(loc.shape, scale.shape)
         if training and not chosen.formula.cheap:
             sampling = next(formula for formula in self.formulas if formula.method == "quasi_monte_carlo")
             given = self.num_points if chosen.formula is sampling else None
             chosen = replace(chosen, formula=sampling, num_points=min(given or _TRAINING_POINTS, _TRAINING_POINTS))
-        return chosen.compute(loc, scale, whole=True)
+        return chosen.probabilities(loc, scale, whole=True)
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
         loc, scale = LatentGaussian.of(latent).tensors()
-        return self.choose(loc.shape, scale.shape).compute(loc, scale, log=True, whole=True)
+        return self.formula_for(loc.shape, scale.shape).probabilities(loc, scale, log=True, whole=True)
 
     def predict(self, latent: LatentGaussian | dict[str, Any], log: bool = False) -> NDArray[Any]:
         """Class probabilities [N, n] of latents in arrays, or their logarithms, by a compiled function."""
         latent = LatentGaussian.of(latent).numpy()
-        return np.asarray(self.choose(latent.loc.shape, latent.scale.shape).read(latent, log))
+        return np.asarray(self.formula_for(latent.loc.shape, latent.scale.shape).predict(latent, log))
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor, as JSON can hold them."""
@@ -386,7 +385,7 @@ class SoftmaxReadout(FormulaReadout):
         """Softmax of the scores at latent points [..., L]."""
         return tf.nn.softmax(self.score(points), axis=-1)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int) -> ClassIntervals:
         scores = Scores(self.scores, latent.latent_dim)
         if scores.num_classes != 2:
             return super()._quantiles(latent, level, num_points)
@@ -548,4 +547,4 @@ def method_for(
             f"readout must be 'argmax', 'softmax' or one of their layers, which choose a method; found "
             f"{type(layer).__name__}"
         )
-    return layer.choose(latent.loc.shape, latent.scale.shape).formula.method
+    return layer.formula_for(latent.loc.shape, latent.scale.shape).formula.method

@@ -89,7 +89,7 @@ FORMULAS = (
         TWO_CLASSES,
         _unchanged,
         _two_classes,
-        num_points=lambda n, dtype: 128,
+        default_points=lambda n, dtype: 128,
         row_size=lambda n, dims, points, dtype: 2 * points,
         cheap=True,
     ),
@@ -98,7 +98,7 @@ FORMULAS = (
         EQUAL_VARIANCES,
         _unchanged,
         _independent,
-        num_points=lambda n, dtype: gumbel.NODES[dtype.name],
+        default_points=lambda n, dtype: gumbel.NODES[dtype.name],
         row_size=lambda n, dims, points, dtype: gumbel.row_size(n, True, points, dtype),
     ),
     Formula(
@@ -106,7 +106,7 @@ FORMULAS = (
         UNEQUAL_VARIANCES,
         _unchanged,
         _independent,
-        num_points=lambda n, dtype: gumbel.NODES[dtype.name],
+        default_points=lambda n, dtype: gumbel.NODES[dtype.name],
         row_size=lambda n, dims, points, dtype: gumbel.row_size(n, False, points, dtype),
     ),
     Formula(
@@ -114,7 +114,7 @@ FORMULAS = (
         ANY,
         _unchanged,
         _average,
-        num_points=lambda n, dtype: _SAMPLES,
+        default_points=lambda n, dtype: _SAMPLES,
         row_size=lambda n, dims, points, dtype: n * max(points, dims),
     ),
 )
@@ -181,4 +181,4 @@ def softmax(
     check_whole(seed, "seed", 0)
     shapes = latent.loc.shape, latent.scale.shape
     chosen = choose(FORMULAS, *shapes, check_scores(scores), method, num_points, seed)
-    return chosen.read(latent, log)
+    return chosen.predict(latent, log)

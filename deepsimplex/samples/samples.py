@@ -18,7 +18,7 @@ from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices,
 from deepsimplex._utils.validation import check_finite_rows, check_sample_weight, unmasked
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples.class_labels import Labels
-from deepsimplex.samples.reservoir import Draw, Reservoir, joined, take
+from deepsimplex.samples.reservoir import Draw, Reservoir, joined, smallest_keys, take
 
 Columns = tuple[Any, ...]
 # From labels to what replaces them, and to factors [N] of the sample weights, or None.
@@ -199,9 +199,7 @@ class Samples(ABC):
         """
 
     @abstractmethod
-    def keras_batches(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
-    ) -> Any:
+    def for_keras(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
         Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
@@ -275,10 +273,9 @@ class ArraySamples(Samples):
         return self.num_rows // size
 
     def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+        keys = np.random.default_rng(seed).random(self.num_rows)
         labels = take(self.columns[1], slice(None) if self._used is None else self._used) if by_class else None
-        reservoir.add((np.arange(self.num_rows),), labels)
-        rows = reservoir.drawn().rows
+        rows = smallest_keys(keys, 0, labels, k or 0) if by_class else smallest_keys(keys, k)
         return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
 
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
@@ -298,7 +295,7 @@ class ArraySamples(Samples):
         x, y, *weight = self._all_columns()
         return ArraySamples(x, *_replaced(function, y, *weight))
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
         size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
@@ -535,7 +532,7 @@ class DatasetStream(Stream):
         mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return DatasetStream(mapped, self._name)
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
         return self.source if divide is None else divide(self.source)
@@ -556,7 +553,7 @@ class PyDatasetStream(Stream):
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> keras.utils.PyDataset:
         return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
@@ -618,7 +615,7 @@ class GeneratorStream(Stream):
         self.source, ahead.source = itertools.tee(self.source)
         return ahead.read(steps, argument)
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> Iterator[Any]:
         convert = self._convert  # Keras takes generators, no other iterators

@@ -65,7 +65,7 @@ def test_overrides_reach_nested_keys(digits):
         ("training.loss={name: composition, mass: 0}", r"training.loss: mass must.*found 0"),
         ("training.loss=own_members:Loss", "training.loss: loss 'own_members:Loss' cannot be imported"),
         ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
-        ("data.options.name=mnist", "data.options: datasets.load has no option 'name'"),
+        ("data.options.name=mnist", "data.options: datasets.load has no argument 'name'"),
         ("target.distance=3", r"target: distance must.*found 3$"),
         (
             "target.attraction_function=foo",

@@ -185,7 +185,7 @@ def test_epochs_of_arrays_are_drawn_in_the_given_order():
             return np.arange(rows)[::-1]
 
     reverse = Reversed()
-    batches = Samples.of({"a": X, "b": X.astype("float64")}, y, np.ones(N)).keras_batches(128, reverse.order)
+    batches = Samples.of({"a": X, "b": X.astype("float64")}, y, np.ones(N)).for_keras(128, reverse.order)
     x, labels, weights = (np.concatenate(column) for column in zip(*_leaves(batches), strict=True))
     np.testing.assert_array_equal(x, X[::-1])
     np.testing.assert_array_equal(labels, y[::-1])
@@ -202,7 +202,7 @@ def test_with_labels_replaces_labels_of_every_container(samples):
         numbers = Labels.of(labels, 3).values
         return {"label": numbers}, np.where(numbers == 1, 2.0, 1.0).astype("float32")
 
-    batches = samples.with_labels(training_labels, np.eye(3)).keras_batches()
+    batches = samples.with_labels(training_labels, np.eye(3)).for_keras()
     if isinstance(batches, keras.utils.PyDataset):
         batches = [batches[index] for index in range(batches.num_batches)]
     columns = zip(*((x, y["label"], weight) for x, y, weight in batches), strict=True)
@@ -216,7 +216,7 @@ def test_checked_stream_raises_for_nan():
     broken = np.where(np.arange(N)[:, None] == 40, np.nan, X)
     for source in (dataset(32, broken), (broken[i : i + 32] for i in range(0, N, 32))):
         with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="x must be finite"):
-            list(Samples.of(source).checked(lambda x: None).keras_batches())
+            list(Samples.of(source).checked(lambda x: None).for_keras())
 
 
 def test_split_takes_last_rows():
@@ -243,6 +243,6 @@ def test_draws_of_frames_are_frames():
 
 
 @pytest.mark.parametrize("samples", [ArraySamples(X, used=np.arange(N) > 5), Samples.of(X).map(lambda x: (2 * x,))])
-def test_keras_batches_of_changed_samples_raise(samples):
+def test_batches_for_keras_of_changed_samples_raise(samples):
     with pytest.raises(ValueError, match="map and used"):
-        samples.keras_batches()
+        samples.for_keras()

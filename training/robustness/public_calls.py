@@ -93,7 +93,7 @@ VALUES: dict[str, Any] = {
     **{"geometry.x": P + 0.01, "geometry.y": P[::-1] + 0.1, "geometry.z": X, "power.a": 2.0},
     **{"from_probability_simplex.s": geometry.to_probability_simplex(X), "report.outside": P, "report.sets": SETS},
     **{"feature_gradients.x": X32, "decision_function.k": 1, "heads.x": X32, "losses.scores": SCORES},
-    **{"composition_scale.labels": Y, "get_loss.identifier": {"name": "latent_nll", "beta": 0.5}},
+    **{"composition_tau.labels": Y, "get_loss.identifier": {"name": "latent_nll", "beta": 0.5}},
     **{"backbone.name": "mlp", "ResidualBlock.filters": 2, "SpectralConv2D.filters": 2},
     **{"SSIM.X": IMAGES, "SSIM.Y": IMAGES[:3], "estimators.window": 0.3, "top_k_accuracy.k": 2, "report.k": 2},
     **{"CallableDistance.function": lambda a, b: abs(a - b).sum()},
