@@ -74,9 +74,9 @@ class TrainingLabels:
                 self._adapt_loss(table.loc, np.arange(self.num_classes))
             else:
                 batches = samples.read_ahead(steps, "steps_per_epoch")
-                labels = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
-                loc = np.concatenate([self._latents(batch, None).loc for batch in labels])
-                self._adapt_loss(loc, np.concatenate([batch.values for batch in labels]))
+                read = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
+                loc = np.concatenate([self._latents(labels, None).loc for labels in read])
+                self._adapt_loss(loc, np.concatenate([labels.values for labels in read]))
         return self.replace(samples)
 
     def replace(self, samples: Samples) -> Samples:
@@ -90,7 +90,7 @@ class TrainingLabels:
         labels = Labels.of(y, scores=self.scores)
         return self._with_latents(labels, self._latents(labels, x) if self._need_latents else None)
 
-    def _training_labels(
+    def _with_latents(
         self, labels: Labels, latents: LatentGaussian | None
     ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return training labels, and the factors of ``class_weight`` [N]."""
