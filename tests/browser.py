@@ -55,11 +55,11 @@ def browser(width: int = 1280, height: int = 1600) -> Iterator[WebDriver]:
         driver.quit()
 
 
-def wait_for(found: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-    """What ``found()`` gives once it gives something."""
+def wait_for(condition: Callable[[], Any], description: str, seconds: float = 60) -> Any:
+    """Wait until ``condition()`` is true, and return its value."""
     until = time.monotonic() + seconds
-    while not (answer := found()):
-        assert time.monotonic() < until, f"{what}: not on the page after {seconds} s"
+    while not (answer := condition()):
+        assert time.monotonic() < until, f"{description}: not on the page after {seconds} s"
         time.sleep(0.3)
     return answer
 
@@ -82,7 +82,7 @@ def errors(driver: WebDriver) -> list[str]:
 
 
 def keep_screenshot(driver: WebDriver, name: str) -> None:
-    """Save what the window shows as NAME.png, where a folder is named for it."""
+    """Save a screenshot of the window as NAME.png, if a folder is given for it."""
     if folder := os.environ.get(SCREENSHOTS):
         Path(folder).mkdir(parents=True, exist_ok=True)
         driver.save_screenshot(str(Path(folder, f"{name}.png")))

@@ -60,6 +60,6 @@ def _open_batch(shapes: Any) -> Any:
     return (None, *shapes[1:])
 
 
-def _assert_close(found: Any, expected: Any, rtol: float) -> None:
-    for one, other in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
+def _assert_close(actual: Any, expected: Any, rtol: float) -> None:
+    for one, other in zip(keras.tree.flatten(actual), keras.tree.flatten(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)

@@ -47,17 +47,17 @@ def room_of(path: Path) -> str:
 
 def breaches(path: Path, modules: set[str]) -> list[str]:
     """The imports of a file that go upwards, sideways or to a library that belongs to another room."""
-    room, found = room_of(path), []
+    room, forbidden = room_of(path), []
     for module in modules:
         first, *rest = module.split(".")
         if room not in HEAVY_OUTSIDE.get(first, {room}):
-            found.append(module)
+            forbidden.append(module)
         if first != "deepsimplex" or (rest and rest[0] == room):
             continue
         # Without a room it is the whole package: every room at once.
         if not rest or rest[0] not in ORDER or ORDER.index(rest[0]) > ORDER.index(room):
-            found.append(module)
-    return found
+            forbidden.append(module)
+    return forbidden
 
 
 def test_contributing_lists_the_levels() -> None:
@@ -100,8 +100,10 @@ def test_imports_are_acyclic() -> None:
     modules = {name: path for name, path in modules.items() if path.name != "__init__.py"}
     imports = {}
     for name, path in modules.items():
-        found = imported_modules(path)
-        imports[name] = {other for other in modules if other in found or any(m.startswith(f"{other}.") for m in found)}
+        imported = imported_modules(path)
+        imports[name] = {
+            other for other in modules if other in imported or any(m.startswith(f"{other}.") for m in imported)
+        }
     assert imports["deepsimplex.readout.layers"]
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
 
@@ -127,12 +129,12 @@ def test_private_keras_names_are_not_used() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("adam", "mse", metrics=["mae"])
     objects = (model, keras.layers.Identity(), model.optimizer, keras.losses.MeanSquaredError(), keras.metrics.Mean())
-    of_keras = {name for each in objects for name in (*dir(each), *vars(each)) if _is_private(name)}
-    assert "_loss_tracker" in of_keras
-    assert "_compile_metrics" in of_keras
+    keras_names = {name for each in objects for name in (*dir(each), *vars(each)) if _is_private(name)}
+    assert "_loss_tracker" in keras_names
+    assert "_compile_metrics" in keras_names
     for path in SOURCES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & of_keras
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & keras_names
         assert not used, f"{path} uses {used}"
         assert not [name for name in imported_modules(path) if name.startswith("keras.src")], path
 
@@ -188,6 +190,6 @@ for _ in range(3):  # a process that shares its core with others may take longer
     print(json.dumps({"seconds": seconds, "new": new}), flush=True)
     os._exit(seconds >= 0.5)
 """
-    found = json.loads(run(script).splitlines()[-1])
-    assert found["seconds"] < 0.5
-    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(found["new"])
+    result = json.loads(run(script).splitlines()[-1])
+    assert result["seconds"] < 0.5
+    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(result["new"])

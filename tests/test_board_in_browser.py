@@ -16,28 +16,28 @@ from tests.fresh_process import start
 
 # TensorBoard's pages hide most of what they show in shadow trees.
 EVERYTHING = """
-const found = {text: [], images: []};
+const content = {text: [], images: []};
 const visit = (node) => {
-  if (node.nodeType === Node.TEXT_NODE && node.textContent.trim()) found.text.push(node.textContent.trim());
-  if (node.tagName === "IMG") found.images.push([node.src, node.naturalWidth]);
+  if (node.nodeType === Node.TEXT_NODE && node.textContent.trim()) content.text.push(node.textContent.trim());
+  if (node.tagName === "IMG") content.images.push([node.src, node.naturalWidth]);
   if (["STYLE", "SCRIPT", "TEMPLATE"].includes(node.tagName)) return;
   if (node.shadowRoot) visit(node.shadowRoot);
   for (const child of node.childNodes) visit(child);
 };
 visit(document.documentElement);
-return found;
+return content;
 """
 
 
 FRAMES = """
-const found = [];
+const frames = [];
 const visit = (node) => {
-  if (node.tagName === "IFRAME") found.push(node);
+  if (node.tagName === "IFRAME") frames.push(node);
   if (node.shadowRoot) visit(node.shadowRoot);
   for (const child of node.childNodes) visit(child);
 };
 visit(document.documentElement);
-return found;
+return frames;
 """
 
 
@@ -48,13 +48,13 @@ TENSORBOARD = 'import runpy; runpy.run_module("tensorboard.main", run_name="__ma
 def tensorboard(events: Path, outputs: Path) -> Iterator[str]:
     """TensorBoard on a free port, whose messages go to files in ``outputs``: its address."""
     process = start(TENSORBOARD, "--logdir", events, "--port", 0, "--host", "127.0.0.1", outputs=outputs)
-    said = outputs / "stderr"
+    log = outputs / "stderr"
     try:
         until, address = time.monotonic() + 120, None
         while address is None and time.monotonic() < until and process.is_alive():
             time.sleep(0.3)
-            address = re.search(r"(http://\S+)/ \(", said.read_text() if said.exists() else "")
-        assert address, f"TensorBoard did not start: {said.read_text()}"
+            address = re.search(r"(http://\S+)/ \(", log.read_text() if log.exists() else "")
+        assert address, f"TensorBoard did not start: {log.read_text()}"
         yield address[1]
     finally:
         process.terminate()

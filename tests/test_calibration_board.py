@@ -458,7 +458,7 @@ DATA = (np.zeros((6, 8, 8, 1), np.float32), np.arange(6) % 4)
         (DATA, {"samples": 0}, ValueError, r"samples must.*found 0"),
         (DATA, {"bins": 0}, ValueError, "bins"),
         (DATA, {"hparams": {"layers": [1, 2]}}, TypeError, r"hparams must.*found \[1, 2\] for 'layers'"),
-        (DATA[0], {}, TypeError, r"validation_data must be a pair \(x, y\) of arrays, or .* found ndarray"),
+        (DATA[0], {}, TypeError, r"validation_data must.*found ndarray"),
         ((*DATA, DATA[1]), {}, TypeError, r"validation_data must.*found tuple of length 3"),
         (
             (DATA[0], DATA[1][1:]),
@@ -511,7 +511,7 @@ def test_invalid_argument_raises(data, options, error, message, tmp_path):
             {"class_names": ["a"]},
             r"class_names must.*found \['a'\]",
         ),
-        (plain, DATA[1], {"class_names": "abcd"}, "class_names must hold 4 different names.* found 'abcd'"),
+        (plain, DATA[1], {"class_names": "abcd"}, r"class_names must.*found 'abcd'"),
         (
             lambda: keras.Sequential([keras.Input((8, 8, 1)), keras.layers.ReLU()]),
             DATA[1],

@@ -39,8 +39,8 @@ def test_every_iteration_is_written(tmp_path):
     assert {tag for tag, step in written if step == 0} == ONCE
     written = {key: value for key, value in written.items() if key[0] not in ONCE}
     tags, steps = {tag for tag, _ in written}, sorted({step for _, step in written})
-    of_classes = {f"calibration_of_class/{k}_{name}" for k, name in enumerate(["a", "c", "b"])}
-    every_step = {"objective", "kernel/variance", "kernel/lengthscales", "noise", "confidence", *SCORES, *of_classes}
+    class_tags = {f"calibration_of_class/{k}_{name}" for k, name in enumerate(["a", "c", "b"])}
+    every_step = {"objective", "kernel/variance", "kernel/lengthscales", "noise", "confidence", *SCORES, *class_tags}
     at_the_end = {"latent/norm", "latent/scale", "pictures/reliability", "pictures/simplex"}
     at_the_end |= {"pictures/reliability_band"}
     assert tags == every_step | at_the_end
@@ -179,7 +179,7 @@ def test_kept_step_returns_the_classifier_of_its_iteration(name):
     [
         ({"every": 0}, ValueError, r"every must.*found 0"),
         ({"every": 1.5}, ValueError, r"every must.*found 1\.5"),
-        ({"validation_data": X}, TypeError, r"validation_data must be a pair \(x, y\) of arrays, .* found ndarray"),
+        ({"validation_data": X}, TypeError, r"validation_data must.*found ndarray"),
         (
             {"validation_data": (X, NAMES[1:])},
             ValueError,

@@ -292,7 +292,7 @@ def test_invalid_labels_in_stream_raise(few):
     [
         (lambda x, y: (x, y + 1), r"^y must.*found 10 in row 1"),
         (lambda x, y: (x, y - 1), r"^y must.*found -1 in row"),
-        (lambda x, y: (x, y + 0.5), r"y must hold class numbers 0\.\.9; found "),
+        (lambda x, y: (x, y + 0.5), r"^y must.*found 3\.5 in row 0"),
         (lambda x, y: (x, y[:-1]), r"x and y must.*found 300 and 299"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 7, np.nan, x), y), "the first at index 7"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 9, np.inf, x), y), "the first at index 9"),
@@ -382,8 +382,8 @@ def test_label_targets_accept_absent_class(few):
     ("arguments", "message"),
     [
         ({"class_names": ["a"]}, r"class_names must.*found \['a'\]"),
-        ({"class_names": ["a"] * 10}, "class_names must hold 10 different names"),
-        ({"class_names": "abcdefghij"}, "class_names must hold 10 different names"),
+        ({"class_names": ["a"] * 10}, r"class_names must.*found \['a', 'a', 'a', 'a', 'a', 'a', 'a'"),
+        ({"class_names": "abcdefghij"}, r"class_names must.*found 'abcdefghij'"),
         ({"head": ds.heads.GaussianHead(4)}, r"head must.*found 4"),
         ({"head": ds.heads.GaussianHead(9), "covariance": "full"}, "covariance must not be given beside head"),
         ({"readout": "argmin"}, r"readout must.*found 'argmin'; did you mean 'argmax'"),
@@ -701,14 +701,14 @@ def test_reloaded_model_evaluates_and_warns_if_target_is_unfitted(fitted, four, 
     model = ds.load(tmp_path / "model.keras")
     expected = fitted.evaluate(x_test, y_test, verbose=0, return_dict=True)
     with pytest.warns(UserWarning, match="target.fit"):
-        found = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
-    assert np.isnan(found.pop("loss"))
+        scores = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
+    assert np.isnan(scores.pop("loss"))
     with (
         pytest.warns(UserWarning, match="target.fit"),
         pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.3"),
     ):
         model.evaluate(x_test, y_test + 5, verbose=0)
-    assert found == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
+    assert scores == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
     model.target.fit(x, y, 4)
     assert model.evaluate(x_test, y_test, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-5)
 
@@ -881,6 +881,6 @@ def test_invalid_samples_in_predicted_stream_raise(kind, few):
     model.run_eagerly = True
     np.testing.assert_allclose(model.predict(streams[kind](x), steps=2, verbose=0), model.predict_proba(x), atol=1e-5)
     broken = np.where(np.arange(40)[:, None, None] == 30, np.nan, x).astype("float32")
-    for samples, message in ((broken, "^x must be finite"), (x[:, 1:], r"^x must hold samples of shape \[8, 8\]")):
+    for samples, message in ((broken, "^x must be finite"), (x[:, 1:], r"^x must.*found shape \[\w+, 7, 8\]")):
         with pytest.raises(ValueError, match=message):
             model.predict(streams[kind](samples), steps=2, verbose=0)

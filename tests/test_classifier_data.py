@@ -64,33 +64,33 @@ def test_streams_train_like_arrays(small):
         return np.eye(10, dtype="float32")[y]
 
     (x, y), (x_test, y_test) = small
-    arrays, of_dataset, of_generator = (make("ilr") for _ in range(3))
+    arrays, from_dataset, from_generator = (make("ilr") for _ in range(3))
     expected = arrays.fit(x, form(y), epochs=2, batch_size=50, shuffle=False, verbose=0).history
     dataset = Batches(x, form(y))
-    history = of_dataset.fit(
+    history = from_dataset.fit(
         dataset, epochs=2, shuffle=False, verbose=0, validation_data=Batches(x_test, y_test)
     ).history
-    of_generator.fit(generator(x, form(y)), epochs=2, steps_per_epoch=4, verbose=0)
-    assert_same_weights(of_dataset, arrays)
-    assert_same_weights(of_generator, arrays)
+    from_generator.fit(generator(x, form(y)), epochs=2, steps_per_epoch=4, verbose=0)
+    assert_same_weights(from_dataset, arrays)
+    assert_same_weights(from_generator, arrays)
     assert dataset.ended >= 2
     assert history["loss"] == pytest.approx(expected["loss"], rel=1e-4)
     assert history["val_loss"][-1] == pytest.approx(arrays.evaluate(x_test, y_test, verbose=0)[0], rel=1e-4)
-    assert of_dataset.evaluate(Batches(x_test, y_test), verbose=0) == pytest.approx(
+    assert from_dataset.evaluate(Batches(x_test, y_test), verbose=0) == pytest.approx(
         arrays.evaluate(x_test, y_test, verbose=0), rel=1e-4
     )
-    assert of_dataset.predict(Batches(x_test, y_test), verbose=0).shape == (60, 10)
+    assert from_dataset.predict(Batches(x_test, y_test), verbose=0).shape == (60, 10)
 
 
 @pytest.mark.slow
 def test_distance_targets_read_streams_once(small):
     (x, y), _ = small
-    arrays, of_dataset, of_generator = (make("casimac") for _ in range(3))
+    arrays, from_dataset, from_generator = (make("casimac") for _ in range(3))
     arrays.fit(x, y, epochs=1, batch_size=50, verbose=0)
-    of_dataset.fit(Batches(x, y), epochs=1, verbose=0)
-    of_generator.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
-    assert_same_weights(of_dataset, arrays)
-    assert_same_weights(of_generator, arrays)
+    from_dataset.fit(Batches(x, y), epochs=1, verbose=0)
+    from_generator.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
+    assert_same_weights(from_dataset, arrays)
+    assert_same_weights(from_generator, arrays)
 
 
 @pytest.mark.slow
@@ -128,17 +128,17 @@ _FEW = {"variational": {"inducing": 20}, "prototypes": {"prototypes_per_class": 
 def test_composition_tau_of_streams_loses_no_batches(small):
     (x, y), _ = small
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    arrays, of_dataset, of_generator, of_hard = (make(loss=ds.losses.Composition(0.8)) for _ in range(4))
+    arrays, from_dataset, from_generator, from_labels = (make(loss=ds.losses.Composition(0.8)) for _ in range(4))
     arrays.fit(x, soft, epochs=2, batch_size=50, shuffle=False, verbose=0)
-    of_dataset.fit(Batches(x, soft), epochs=2, shuffle=False, verbose=0)
-    of_generator.fit(generator(x, soft), epochs=2, steps_per_epoch=4, verbose=0)
-    for model in (of_dataset, of_generator):
+    from_dataset.fit(Batches(x, soft), epochs=2, shuffle=False, verbose=0)
+    from_generator.fit(generator(x, soft), epochs=2, steps_per_epoch=4, verbose=0)
+    for model in (from_dataset, from_generator):
         assert model.training_loss.tau == pytest.approx(arrays.training_loss.tau, rel=1e-5)
         assert_same_weights(model, arrays)
-    of_hard.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
+    from_labels.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
     hard = make(loss=ds.losses.Composition(0.8))
     hard.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
-    assert_same_weights(of_hard, hard)
+    assert_same_weights(from_labels, hard)
 
 
 @pytest.mark.slow

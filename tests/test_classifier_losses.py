@@ -107,12 +107,12 @@ def test_hybrid_equals_weighted_mean(briefly, four):
     first = briefly["latent"]
     model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
     model.compile(loss=Hybrid(0.1), run_eagerly=True)
-    latent, of_class = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
-    found = model.evaluate(x_test, y_test, verbose=0)
-    assert found == pytest.approx(0.9 * latent + 0.1 * of_class, rel=1e-5)
+    latent, class_loss = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
+    loss = model.evaluate(x_test, y_test, verbose=0)
+    assert loss == pytest.approx(0.9 * latent + 0.1 * class_loss, rel=1e-5)
     model.compile(loss=Hybrid(0.1, LatentNLL(reduction="sum")), run_eagerly=True)  # the class term is summed with it
     total = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
-    assert total == pytest.approx(100 * found, rel=1e-5)
+    assert total == pytest.approx(100 * loss, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -123,9 +123,9 @@ def test_hybrid_with_custom_latent_loss(few):
     predicted, observed = model.predict_latent(x), model.target.fit_transform(x, y, 10)
     terms = scipy.stats.norm.logpdf(observed.loc, predicted.loc, predicted.scale)
     latent = -np.mean(np.sum(predicted.scale * terms, axis=1))
-    of_class = expected_loss("class", model, x, y)
-    found = model.evaluate(x, observed, batch_size=300, verbose=0)[0]
-    assert found == pytest.approx(0.75 * latent + 0.25 * of_class, rel=1e-4)
+    class_loss = expected_loss("class", model, x, y)
+    loss = model.evaluate(x, observed, batch_size=300, verbose=0)[0]
+    assert loss == pytest.approx(0.75 * latent + 0.25 * class_loss, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -160,11 +160,11 @@ def test_compositions_have_requested_mass(mass, few):
     model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test))
     loc = model.target.fit_transform(x, y, 10).loc
     shares = ds.losses.composition(loc, model.target.scores(10), tau_of(model))
-    own = shares[np.arange(len(y)), y]
+    true_shares = shares[np.arange(len(y)), y]
     error = ds.distances.neighbor_error(x, y)
     assert error == pytest.approx(1 / 30)
-    assert own.mean() == pytest.approx(mass or 1 - error / 10, abs=1e-5)
-    assert np.ptp(own) > 0.01  # soft labels of each sample's own
+    assert true_shares.mean() == pytest.approx(mass or 1 - error / 10, abs=1e-5)
+    assert np.ptp(true_shares) > 0.01  # soft labels of each sample's own
 
 
 @pytest.mark.slow
@@ -251,11 +251,11 @@ def test_readout_is_computed_once_per_step(four, monkeypatch):
     model = make("class", num_classes=4, covariance="diagonal", eager=True)
     calls = []
     for name in ("call", "log_probabilities"):
-        own = getattr(ds.readout.ArgmaxReadout, name)
+        original = getattr(ds.readout.ArgmaxReadout, name)
         monkeypatch.setattr(
             ds.readout.ArgmaxReadout,
             name,
-            lambda self, latent, own=own, **options: calls.append(options.get("training")) or own(self, latent),
+            lambda self, latent, call=original, **options: calls.append(options.get("training")) or call(self, latent),
         )
     model.train_on_batch(x[:50], y[:50])
     calls.clear()  # the first call built the metrics
@@ -273,7 +273,7 @@ def test_cross_entropy_does_not_fit_distance_target(few, monkeypatch, recwarn):
     (x, y), (x_test, y_test) = few
     for method in ("fit", "fit_transform", "transform"):
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
-    monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
+    monkeypatch.setattr("deepsimplex.targets.casimac.nearest_neighbors", lambda *a, **k: pytest.fail("neighbors"))
     model = make("class", eager=True)
     history = model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test)).history
     loss, _ = model.evaluate(x_test, y_test, verbose=0)
@@ -406,9 +406,9 @@ for name in sys.argv[2:]:
     if model.training_loss.needs_latents:
         model.target.fit(data["x"], data["y"], 4)
     config = model.loss.name if name == "class" else keras.saving.serialize_keras_object(model.loss)["config"]
-    found = {"config": config, "tau": getattr(model.training_loss, "tau", None)}
-    found["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
-    print(json.dumps(found))
+    result = {"config": config, "tau": getattr(model.training_loss, "tau", None)}
+    result["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
+    print(json.dumps(result))
 """
 
 
@@ -423,14 +423,14 @@ def test_reloaded_model_has_equal_loss_in_fresh_process(four, tmp_path):
         model.save(tmp_path / f"{name}.keras")
     lines = run(RELOAD, tmp_path, *losses).splitlines()[-len(losses) :]
     for (name, model), line in zip(models.items(), lines, strict=True):
-        found = json.loads(line)
-        assert found["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
+        result = json.loads(line)
+        assert result["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
         if name == "class":
-            assert found["config"] == "sparse_categorical_crossentropy"
+            assert result["config"] == "sparse_categorical_crossentropy"
             continue
-        assert found["config"] == json.loads(json.dumps(keras.saving.serialize_keras_object(model.loss)["config"]))
+        assert result["config"] == json.loads(json.dumps(keras.saving.serialize_keras_object(model.loss)["config"]))
         if name == "composition":
-            assert found["tau"] == tau_of(model) > 0
+            assert result["tau"] == tau_of(model) > 0
         reloaded = ds.load(tmp_path / f"{name}.keras")
         reloaded.fit(x, y, batch_size=100, verbose=0)  # goes on
 
@@ -506,7 +506,7 @@ def test_mixed_precision_trains(objective, covariance, four):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"loss": "hybird"}, "loss must be one of latent_nll, hybrid, composition.*did you mean 'hybrid'"),
+        ({"loss": "hybird"}, r"loss must.*did you mean 'hybrid'"),
         ({"loss": lambda: Hybrid(1.0)}, r"weight must.*found 1.0"),
         ({"loss": lambda: Composition(1.0)}, r"mass must.*found 1.0"),
         ({"loss": lambda: Composition(0.1)}, r"mass must.*found 0\.1"),

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -274,9 +275,9 @@ def test_integer_and_float_images_are_equal(tmp_path):
         ({"x_train": np.full((20, 4, 3), 7.0)}, r"must lie in \[0, 1\], as they are float64; found 7.0 to 7.0"),
         ({"x_train": np.full((20, 4, 3), -1)}, r"must lie in \[0, 255\]"),
         ({"y_train": np.arange(19) % 10}, "one label per sample; found 20 samples and labels"),
-        ({"y_train": np.arange(20) % 10 * 2}, r"labels of .* must be 0\.\.n-1.*found \[0, 1, 2"),
+        ({"y_train": np.arange(20) % 10 * 2}, r"labels of .* must.*found \[0, 1, 2"),
         ({"y_train": np.arange(20) % 9}, r"classes \[9\] of .* no training sample"),
-        ({"y_train": np.arange(20) % 9 + 0.5}, "labels of .* must hold class numbers"),
+        ({"y_train": np.arange(20) % 9 + 0.5}, r"labels of .* must.*found 0\.5 in row 0"),
         ({"class_names": ["a", "b"]}, r"training labels of .* must.*found 2 in row 2"),
         ({"y_train": np.zeros(20, int), "y_test": np.zeros(10, int)}, "at least 2 classes"),
         ({"x_test": np.zeros((10, 5, 5))}, "must have the same shape"),
@@ -368,7 +369,7 @@ def test_invalid_folder_raises(tmp_path):
         datasets.load(tmp_path)
     write_images(tmp_path / "cat", 3)
     (tmp_path / "dog").mkdir()
-    with pytest.raises(ValueError, match=r"class folder .*dog must hold images"):
+    with pytest.raises(ValueError, match=r"class folder .*dog must.*found none"):
         datasets.load(tmp_path)
     (tmp_path / "dog").rmdir()
     write_images(tmp_path / "dog", 3, size=(9, 9))
@@ -377,7 +378,7 @@ def test_invalid_folder_raises(tmp_path):
     with pytest.raises(ValueError, match=r"color must.*found 'gray'"):
         datasets.load(tmp_path, color="gray")
     for size in ((0, 3), (4,), 4, "4x4", [4.0, 4.0]):
-        with pytest.raises(ValueError, match="image_size must be"):
+        with pytest.raises(ValueError, match=rf"image_size must.*found {re.escape(repr(size))}"):
             datasets.load(tmp_path, image_size=size)
     damaged = tmp_path / "cat" / "1.png"
     damaged.write_bytes(damaged.read_bytes()[:60])
@@ -488,7 +489,7 @@ def test_16_bit_images_raise(tmp_path):
         (["0", "1", "NaN"], "must name a class in every line; found 'NaN' in line 4"),
         (
             ["0", "1", "99999999999999999999"],
-            r"labels of .*csv must hold class numbers .*; found 1e\+20 in row 2",
+            r"labels of .*csv must.*found 1e\+20 in row 2",
         ),
     ],
 )
@@ -557,10 +558,10 @@ def test_links_from_test_to_train_raise(tmp_path):
         ({"class_names": ["a", "a"]}, r"class_names in .*\.npz must.*found \['a', 'a'\]"),
         ({"class_names": [1.5, np.nan]}, "must be different names"),
         ({"class_names": ["a", "caf\udce9"]}, "must be text in UTF-8; found .* in row 1"),
-        ({"y": np.array([b"a\xff", b"b"] * 10)}, "labels of .* must be text in UTF-8; found .* in row 0"),
+        ({"y": np.array([b"a\xff", b"b"] * 10)}, r"labels of .* must.*found .* in row 0"),
         ({"y": np.array(["a", "nan"] * 10)}, r"labels of .* must.*found 'nan' in row 1"),
         ({"y": np.arange(20) * 2**40}, "class numbers from 0 to 1048575; found 1099511627776 in row 1"),
-        ({"x": np.float32(1)}, "samples of .* must have an axis"),
+        ({"x": np.float32(1)}, r"samples of .* must.*found a single value"),
     ],
 )
 def test_invalid_names_and_labels_of_archives_raise(tmp_path, arrays, message):

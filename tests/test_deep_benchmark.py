@@ -16,7 +16,7 @@ TRAINED = ["cross-entropy", "SNGP", "mixup", "deepsimplex"]
 
 
 @pytest.mark.slow
-def test_a_small_comparison_writes_table_runs_and_figure(tmp_path, monkeypatch):
+def test_small_comparison_writes_table_runs_and_figure(tmp_path, monkeypatch):
     monkeypatch.setitem(benchmark.SIZES, "smoke", images.Size(640, 6))
     monkeypatch.setattr(benchmark, "MEMBERS", 1)
     for module in (images, measures):
@@ -55,7 +55,7 @@ def test_augmented_batches_keep_their_shape_and_mix_labels(shape):
 
 
 @pytest.mark.slow
-def test_selection_takes_the_value_that_predicts_unseen_images_best(tmp_path, monkeypatch):
+def test_selection_minimizes_validation_loss(tmp_path, monkeypatch):
     digits = ds.datasets.load("digits")
     monkeypatch.setattr(ds.datasets, "load", lambda name: digits)
     monkeypatch.setattr(selection, "SIZE", images.Size(1000, 1))
@@ -83,15 +83,15 @@ def test_selection_takes_the_value_that_predicts_unseen_images_best(tmp_path, mo
         rows = json.loads((tmp_path / "table.json").read_text())["rows"]
         assert [row["value"] for row in rows if row["best"] and row["measure"] == "NLL"] == ["0.8"]
         assert len(trained) == 2 * (3 + 1)
-    found = {row["value"]: float(row["mean"]) for row in rows}
-    assert found["0.5"] == pytest.approx(-np.log(0.5 + 0.05), abs=1e-4)
+    means = {row["value"]: float(row["mean"]) for row in rows}
+    assert means["0.5"] == pytest.approx(-np.log(0.5 + 0.05), abs=1e-4)
     detected = {row["value"]: float(row["mean"]) for row in rows if row["measure"] == "AUROC"}
     assert set(detected) == set(selection.DENSITIES)
     assert all(0.8 < auroc < 1 for auroc in detected.values())
     assert sum(row["best"] == "yes" for row in rows) == 2
 
 
-def test_settings_of_the_benchmark_are_those_that_were_selected():
+def test_benchmark_uses_selected_settings():
     rows = json.loads((Path(selection.__file__).parents[2] / "results" / "deep_selection.json").read_text())["rows"]
     best = {(row["method"], row["setting"]): row["value"] for row in rows if row["best"]}
     for name, setting in SETTINGS.items():

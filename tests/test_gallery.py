@@ -26,12 +26,12 @@ def test_every_figure_has_an_entry(name):
     assert gallery.plot_name(name) == name
 
 
-def test_every_entry_is_of_a_figure():
+def test_every_entry_belongs_to_a_figure():
     assert {gallery.plot_name(entry) for entry in gallery.ENTRIES} == set(ds.plots.__all__)
 
 
 @pytest.mark.slow
-def test_entries_become_pictures_and_a_page(tmp_path):
+def test_gallery_writes_pictures_and_page(tmp_path):
     """Those that learn nothing slow; all of them in the slow test below."""
     names = ["relevance", "decision_regions"]
     done = run(*names, "--output", str(tmp_path / "pictures"))
@@ -54,14 +54,14 @@ def test_all_entries_are_drawn(tmp_path):
     assert min(path.stat().st_size for path in tmp_path.glob("*.png")) > 5_000
 
 
-def test_an_unknown_entry_is_refused(tmp_path):
+def test_unknown_entry_raises(tmp_path):
     done = run("reliabilty", "--output", str(tmp_path / "none"))
     assert done.exit_code == 2
     assert "is no entry of the gallery" in done.output
     assert not (tmp_path / "none").exists()
 
 
-def test_the_guide_shows_what_the_gallery_draws():
+def test_guide_shows_gallery_figures():
     guide = (ROOT / "docs" / "guides" / "figures.md").read_text(encoding="utf-8")
     for name in ("reliability_band", "simplex"):
         assert name in gallery.ENTRIES
@@ -71,7 +71,7 @@ def test_the_guide_shows_what_the_gallery_draws():
         assert f"`{name}`" in guide, name
 
 
-def test_the_page_of_the_site_shows_every_entry():
+def test_site_page_shows_every_entry():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
     for name in gallery.ENTRIES:
         assert f"<!-- figure {name}: " in page, name

@@ -1,5 +1,7 @@
 """The identities of math.md section 1, for any number of classes."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,7 +63,7 @@ def test_constructions_differ_by_orthogonal_map(n):
 
 @pytest.mark.parametrize("n", [1, 0, -3, 2.5, True, np.nan, np.inf, "three", None])
 def test_invalid_number_of_classes_raises(n):
-    with pytest.raises(ValueError, match="n must be a whole number of classes, at least 2"):
+    with pytest.raises(ValueError, match=rf"^n must.*found {re.escape(repr(n))}"):
         geometry.vertices(n)
 
 

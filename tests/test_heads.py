@@ -62,8 +62,8 @@ def test_half_precision_keeps_variances_in_float32(policy):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"latent_dim": 0}, "latent_dim must be a whole number"),
-        ({"latent_dim": 2.5}, "latent_dim must be a whole number"),
+        ({"latent_dim": 0}, r"latent_dim must.*found 0"),
+        ({"latent_dim": 2.5}, r"latent_dim must.*found 2\.5"),
         ({"latent_dim": 2, "covariance": "round"}, r"covariance must.*found 'round'"),
         ({"latent_dim": 2, "scale_floor": 0.0}, r"scale_floor must.*found 0.0"),
     ],
@@ -105,7 +105,7 @@ def test_invalid_backbone_raises():
         ds.backbones.backbone("mlpp")
     with pytest.raises(ValueError, match=r"hidden must.*found \[0\]"):
         ds.backbones.mlp([0])
-    with pytest.raises(ValueError, match="images must have shape"):
+    with pytest.raises(ValueError, match=r"images must.*found \(None, 5\)"):
         ds.backbones.cnn()(keras.Input((5,)))
 
 

@@ -90,13 +90,13 @@ def missing(file, name):
     del file[name]
 
 
-def of_another_shape(file, name):
+def other_shape(file, name):
     shape = file[name].shape
     del file[name]
     file[name] = np.zeros([size + 1 for size in shape] or [2], np.float32)
 
 
-def of_texts(file, name):
+def strings(file, name):
     del file[name]
     file[name] = np.array([b"text"])
 
@@ -109,7 +109,7 @@ def infinite(file, name):
     file[name][...] = np.inf
 
 
-@pytest.mark.parametrize("change", [missing, of_another_shape, of_texts, not_finite, infinite])
+@pytest.mark.parametrize("change", [missing, other_shape, strings, not_finite, infinite])
 def test_inconsistent_weights_raise(change, model, tmp_path):
     names = []
     with h5py.File(io.BytesIO(model["model.weights.h5"])) as file:
@@ -154,13 +154,13 @@ def test_inconsistent_arrays_with_valid_checksum_raise(arrays, tmp_path):
         for other in others:
             save_arrays(path, KEY, {key: value for key, value in {**arrays, name: other}.items() if value is not None})
             try:
-                found = ds.load(path)
+                loaded = ds.load(path)
             except ValueError as error:
                 assert str(error).startswith(f"filepath: {str(path)!r} is damaged, or no classifier")  # noqa: PT017
                 refused += 1
             else:
                 assert name != "about"
-                np.testing.assert_array_equal(found.predict_proba(X), expected)
+                np.testing.assert_array_equal(loaded.predict_proba(X), expected)
     assert refused >= 2 * len(arrays)
 
 

@@ -1,5 +1,7 @@
 """LatentGaussian: accepted inputs, and noise that is added to covariances."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -119,11 +121,11 @@ def test_dict_numpy_rows_and_variables():
     ("loc", "scale", "message"),
     [
         (np.zeros(L), np.ones((N, 1)), r"loc must.*found \(3,\)"),
-        (np.zeros((N, L)), np.ones((N, 2)), r"scale must have shape.*found \(4, 2\) for loc of shape \(4, 3\)"),
-        (np.zeros((N, L)), np.ones((N + 1, 1)), "scale must have shape"),
-        (np.zeros((N, L)), np.ones(N), "scale must have shape"),
-        (np.zeros((N, L)), 0.5, "scale must have shape"),
-        (np.zeros((N, L)), np.zeros((N, L, 1)), "scale must have shape"),
+        (np.zeros((N, L)), np.ones((N, 2)), r"scale must.*found \(4, 2\) for loc of shape \(4, 3\)"),
+        (np.zeros((N, L)), np.ones((N + 1, 1)), r"scale must.*found \(5, 1\) for loc of shape \(4, 3\)"),
+        (np.zeros((N, L)), np.ones(N), r"scale must.*found \(4,\) for loc of shape \(4, 3\)"),
+        (np.zeros((N, L)), 0.5, r"scale must.*found \(\) for loc of shape \(4, 3\)"),
+        (np.zeros((N, L)), np.zeros((N, L, 1)), r"scale must.*found \(4, 3, 1\) for loc of shape \(4, 3\)"),
         (np.full((N, L), np.nan), np.ones((N, 1)), "loc must be finite"),
         (np.zeros((N, L)), np.full((N, 1), np.inf), "scale must be finite"),
         (np.zeros((N, L)), np.full((N, 1), -1.0), "scale must not be negative.*found -1.0"),
@@ -139,12 +141,12 @@ def test_invalid_values_raise(loc, scale, message):
 def test_invalid_types_raise():
     with pytest.raises(TypeError, match=r"loc must.*found dtype"):
         LatentGaussian(np.array([["a"]]), np.ones((1, 1)))
-    with pytest.raises(TypeError, match=r"latent must be a LatentGaussian or a dict .* found \['mean'\]"):
+    with pytest.raises(TypeError, match=r"latent must.*found \['mean'\]"):
         LatentGaussian.of({"mean": 0})
 
 
 @pytest.mark.parametrize("shape", [(L,), (N + 1, 1), (N, 2), (N, L, L)])
 def test_invalid_noise_shape_raises(shape):
     latent = LatentGaussian(np.zeros((N, L)), np.ones((N, 1)))
-    with pytest.raises(ValueError, match=r"noise must have shape \[N, 1\]"):
+    with pytest.raises(ValueError, match=rf"noise must.*found {re.escape(repr(shape))}"):
         latent.with_noise(np.ones(shape))

@@ -286,7 +286,7 @@ def test_config_round_trip():
 def test_invalid_input_raises():
     with pytest.raises(ValueError, match=r"bins must.*found 0"):
         metrics.ExpectedCalibrationError(bins=0)
-    with pytest.raises(ValueError, match=r"y_true must have shape.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
+    with pytest.raises(ValueError, match=r"y_true must.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
         metrics.NegativeLogLikelihood().update_state(np.zeros((5, 4)), np.full((5, 3), 1 / 3))
     with pytest.raises(ValueError, match=r"num_classes must.*found 1"):
         metrics.ClasswiseCalibrationError(num_classes=1)

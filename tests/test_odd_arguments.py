@@ -1,5 +1,7 @@
 """Odd arguments raise errors that name them, and numbers at the ends of their ranges give finite answers."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -33,13 +35,13 @@ NO_TEXTS = [np.array(["a", "b"]), None, 3, ["a"], {}, set()]
 
 @pytest.mark.parametrize("value", NO_TEXTS, ids=repr)
 def test_choice_of_another_type_raises(value):
-    with pytest.raises(ValueError, match="colors must be one of a, b; found"):
+    with pytest.raises(ValueError, match=rf"colors must.*found {re.escape(repr(value))}"):
         check_choice(value, "colors", ["a", "b"])
 
 
 @pytest.mark.parametrize("names", [8, 0.5, 1j, b"ab", [[0], [1]]], ids=str)
 def test_invalid_classes_raise(names):
-    with pytest.raises(ValueError, match="classes must hold 2 different names"):
+    with pytest.raises(ValueError, match=rf"classes must.*found {re.escape(repr(names))}"):
         check_class_names(names, 2)
 
 
@@ -104,9 +106,9 @@ def test_features_of_any_magnitude_are_unfamiliar():
     [
         (([0, 1], None), TypeError, r"y_pred must.*found objects"),
         ((["a", "b"], P), TypeError, r"y_true must.*found dtype <U1"),
-        (([0, 1], 0.5), ValueError, "y_pred must have shape"),
-        (([0, 1, 2], P), ValueError, "y_pred must have shape"),
-        ((0, P), ValueError, "y_pred must have shape"),
+        (([0, 1], 0.5), ValueError, r"y_pred must.*found \(\) for y_true of shape \(2,\)"),
+        (([0, 1, 2], P), ValueError, r"y_pred must.*found \(2, 3\) for y_true of shape \(3,\)"),
+        ((0, P), ValueError, r"y_pred must.*found \(2, 3\) for y_true of shape \(\)"),
         (([0, 1], P, np.ones(3)), ValueError, r"sample_weight must.*found shape \(3,\)"),
         (([0, 1], P, ["x", "y"]), TypeError, r"sample_weight must.*found dtype <U1"),
     ],
@@ -120,33 +122,33 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
     ("call", "message"),
     [
         (lambda: losses.LatentNLL(beta=None), "beta must be a number"),
-        (lambda: losses.composition_tau(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), "scores must have at least 2"),
+        (lambda: losses.composition_tau(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), r"scores must.*found 0"),
         (lambda: readout.softmax(LATENT, scores=[[1.0, 0.0], [1.0]]), "scores must be an array"),
-        (lambda: readout.softmax(LATENT, log=set()), "log must be True or False"),
-        (lambda: geometry.vertices(3, np.zeros(3)), "construction must be one of"),
-        (lambda: plots.uncertain_images(3, P), "images must be as many as the 2 rows of p"),
-        (lambda: evaluation.ability_to_separate(P, [0, 1], classes=8), "classes must hold 3 different names"),
+        (lambda: readout.softmax(LATENT, log=set()), r"log must.*found set\(\)"),
+        (lambda: geometry.vertices(3, np.zeros(3)), r"construction must.*found array\(\[0\., 0\., 0\.\]\)"),
+        (lambda: plots.uncertain_images(3, P), r"images must.*found shape \(\)"),
+        (lambda: evaluation.ability_to_separate(P, [0, 1], classes=8), r"classes must.*found 8"),
         (lambda: losses.LatentNLL(beta=10**400), "beta must be a number"),
         (lambda: geometry.closure(10**400), "pi must be finite"),
         (lambda: geometry.clr(np.ma.masked), "pi must not be masked"),
-        (lambda: evaluation.coverage([0, 1], [[True], [True]]), "sets must be bool \\[N, n\\]"),
-        (lambda: evaluation.compare_partitions([0, 1], {"a": P}, assigned=3), "assigned must map"),
-        (lambda: calibration.GaussianDensity().fit(["a"], [0]), "z must hold real numbers"),
-        (lambda: readout.softmax(LATENT, scores=1e200 * np.eye(3)[:, :2]), "scores must lie between"),
-        (lambda: readout.SoftmaxReadout(scores="a"), "scores must hold real numbers"),
-        (lambda: readout.decision_function(LATENT, [0], 1), "j must be a class in 0..2"),
-        (lambda: losses.composition(1e200 * P, 1e200 * np.eye(3), 1.0), "loc and scores must have products below"),
-        (lambda: plots.confusion_matrix([0, 1], P, ax=3), "ax must be matplotlib.axes.Axes"),
-        (lambda: plots.classwise_reliability([0, 1], P, classes=[None]), "classes must be different ones of 0..2"),
-        (lambda: targets.CASIMAC(cache_dir=3), "cache_dir must be a path"),
-        (lambda: prototypes.fit_lvq(P, [0, 0.5], P, [0, 1]), "y must hold class numbers from 0; found 0.5 in row 1"),
-        (lambda: prototypes.fit_glvq(P, [0, 1], P[:, :2], [0, 1]), "X and W must have the same features"),
-        (lambda: prototypes.initial_prototypes(P, [0, 1], "a"), "number must be a whole number"),
-        (lambda: backbones.cnn(dropout="much"), "dropout must be a number of at least 0 and below 1; found 'much'"),
-        (lambda: backbones.mlp(activation=set()), "activation must be a Keras activation"),
+        (lambda: evaluation.coverage([0, 1], [[True], [True]]), r"sets must.*found bool of shape \[2, 1\]"),
+        (lambda: evaluation.compare_partitions([0, 1], {"a": P}, assigned=3), r"assigned must.*found 3"),
+        (lambda: calibration.GaussianDensity().fit(["a"], [0]), r"^z must.*found dtype <U1"),
+        (lambda: readout.softmax(LATENT, scores=1e200 * np.eye(3)[:, :2]), r"scores must.*found 1e\+200 in size"),
+        (lambda: readout.SoftmaxReadout(scores="a"), r"scores must.*found dtype <U1"),
+        (lambda: readout.decision_function(LATENT, [0], 1), r"^j must.*found \[0\]"),
+        (lambda: losses.composition(1e200 * P, 1e200 * np.eye(3), 1.0), r"loc and scores must.*found larger ones"),
+        (lambda: plots.confusion_matrix([0, 1], P, ax=3), r"^ax must.*found 3"),
+        (lambda: plots.classwise_reliability([0, 1], P, classes=[None]), r"classes must.*found \[None\]"),
+        (lambda: targets.CASIMAC(cache_dir=3), r"cache_dir must.*found 3"),
+        (lambda: prototypes.fit_lvq(P, [0, 0.5], P, [0, 1]), r"^y must.*found 0.5 in row 1"),
+        (lambda: prototypes.fit_glvq(P, [0, 1], P[:, :2], [0, 1]), r"X and W must.*found shapes \(2, 3\) and \(2, 2\)"),
+        (lambda: prototypes.initial_prototypes(P, [0, 1], "a"), r"number must.*found 'a'"),
+        (lambda: backbones.cnn(dropout="much"), r"dropout must.*found 'much'"),
+        (lambda: backbones.mlp(activation=set()), r"activation must.*found set\(\)"),
         (lambda: estimators.LVQ1().fit("much", [0, 1]), "X: "),
         (lambda: estimators.LVQ1().fit(P, [0, 1j]), "y: "),
-        (lambda: experiments.load_config("no.yaml", overrides=[3]), "overrides must hold texts key=value"),
+        (lambda: experiments.load_config("no.yaml", overrides=[3]), r"overrides must.*found 3"),
     ],
 )
 def test_invalid_argument_raises(call, message):

@@ -84,9 +84,9 @@ def test_predictions_of_color_images_bytes_and_without_labels():
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (np.zeros((3, 4, 4)), {}, r"images must have shape \[2, H, W\].*found \(3, 4, 4\)"),
-        (np.zeros((2, 16)), {}, "images must have shape"),
-        (np.zeros((2, 4, 4, 2)), {}, "images must have shape"),
+        (np.zeros((3, 4, 4)), {}, r"images must.*found \(3, 4, 4\)"),
+        (np.zeros((2, 16)), {}, r"images must.*found \(2, 16\)"),
+        (np.zeros((2, 4, 4, 2)), {}, r"images must.*found \(2, 4, 4, 2\)"),
         (np.full((2, 4, 4), 200.0), {}, r"images must.*found float64, 200\.0 to 200\.0"),
         (np.full((2, 4, 4), np.nan), {}, r"images must.*found float64, nan to nan"),
         (np.zeros((2, 4, 4)), {"class_names": ["a"]}, r"class_names must.*found \['a'\]"),

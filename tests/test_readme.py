@@ -27,8 +27,8 @@ class Example(NamedTuple):
 
 def examples_of(path: Path) -> list[Example]:
     text = path.read_text(encoding="utf-8")
-    found = re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    return [Example(path.stem, i, text[: m.start()].count("\n") + 2, m[1]) for i, m in enumerate(found, start=1)]
+    blocks = re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return [Example(path.stem, i, text[: m.start()].count("\n") + 2, m[1]) for i, m in enumerate(blocks, start=1)]
 
 
 EXAMPLES = [example for path in PAGES for example in examples_of(path)]
@@ -94,9 +94,9 @@ def watched(folder: Path, printed: str) -> None:
 
 
 def figures(folder: Path, printed: str) -> None:
-    found = {path.name: path.stat().st_size for path in folder.glob("*.png")}
-    assert found.keys() == {"reliability.png", "simplex.png", "latent.png", "confusion.png"}
-    assert min(found.values()) > 10_000
+    sizes = {path.name: path.stat().st_size for path in folder.glob("*.png")}
+    assert sizes.keys() == {"reliability.png", "simplex.png", "latent.png", "confusion.png"}
+    assert min(sizes.values()) > 10_000
 
 
 def evaluated(folder: Path, printed: str) -> None:
@@ -105,9 +105,9 @@ def evaluated(folder: Path, printed: str) -> None:
     rows = [line.split() for line in re.findall(r"^(?:GMLVQ|forest)(?: +[01]\.\d{4}){5}$", page, flags=re.MULTILINE)]
     assert len(rows) == 2
     for name, *shown in rows:
-        (found,) = re.findall(rf"^{name}((?: +[01]\.\d{{4}}){{5}})$", printed, flags=re.MULTILINE)
+        (cells,) = re.findall(rf"^{name}((?: +[01]\.\d{{4}}){{5}})$", printed, flags=re.MULTILINE)
         # Another processor may round a fit differently.
-        assert [float(value) for value in shown] == pytest.approx([float(value) for value in found.split()], abs=0.005)
+        assert [float(value) for value in shown] == pytest.approx([float(value) for value in cells.split()], abs=0.005)
 
 
 def reported(folder: Path, printed: str) -> None:
@@ -144,7 +144,7 @@ def keys_of(example: Example) -> list[str]:
     return [key for key in CHECKS if key in example.text]
 
 
-def test_every_check_is_of_one_example():
+def test_every_check_matches_one_example():
     assert {key: sum(key in example.text for example in EXAMPLES) for key in CHECKS} == dict.fromkeys(CHECKS, 1)
 
 
@@ -156,7 +156,7 @@ def run_of(example: Example) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
-def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
+def test_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""
     check = next((CHECKS[key] for key in keys_of(example)), OTHERS)
     text = example.text
@@ -173,7 +173,7 @@ def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
     check.after(tmp_path, capsys.readouterr().out)
 
 
-def test_the_configuration_of_own_members_is_one(tmp_path, monkeypatch):
+def test_configuration_with_user_defined_members_is_valid(tmp_path, monkeypatch):
     """The classes of the page on extending, in a module of their own, go into a configuration as the page says."""
     from deepsimplex.experiments import load_config
 
@@ -193,7 +193,7 @@ def test_the_configuration_of_own_members_is_one(tmp_path, monkeypatch):
     assert config.model.head == {"name": "mine:BoundedHead", "radius": 3.0}
 
 
-def test_the_first_example_has_at_most_twenty_lines():
+def test_first_example_has_at_most_twenty_lines():
     lines = [line for line in EXAMPLES[0].text.splitlines() if line.strip()]
     assert 10 <= len(lines) <= 20
 
@@ -212,7 +212,7 @@ METHODS = {  # of the README: of the benchmark
 }
 
 
-def test_the_table_of_the_readme_is_that_of_the_results():
+def test_readme_table_equals_results():
     results = json.loads((ROOT / "training" / "results" / "deep_small.json").read_text())["rows"]
     measured = {row["method"]: row for row in results}
     (table,) = re.findall(r"^\| method \|.*?\n(?!\|)", README, flags=re.MULTILINE | re.DOTALL)
@@ -224,7 +224,7 @@ def test_the_table_of_the_readme_is_that_of_the_results():
         assert scores == [f"{float(row[column].split()[0]):.3f}" if row[column] else "" for column in columns], name
 
 
-def test_the_numbers_of_the_demo_are_those_of_the_results():
+def test_demo_numbers_equal_results():
     (row,) = json.loads((ROOT / "training" / "results" / "demo.json").read_text())["rows"]
     caption = re.sub(r"\s+", " ", README)
     assert f"least certain of {row['samples']} test images" in caption
@@ -232,17 +232,17 @@ def test_the_numbers_of_the_demo_are_those_of_the_results():
     assert f"expected calibration error (ECE) {row['ECE']:.3f}." in caption
 
 
-def test_the_readme_is_short():
+def test_readme_is_short():
     assert len(README.splitlines()) <= 150
 
 
-def test_no_figure_is_left_to_be_filled_in():
+def test_readme_has_no_placeholder_figures():
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         placeholders = r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be"
         assert re.findall(placeholders, path.read_text(encoding="utf-8")) == [], path
 
 
-def test_every_file_and_picture_that_is_named_exists():
+def test_files_and_pictures_in_readme_exist():
     for page in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
         for target in re.findall(r"\]\(([^)#]+)\)", page):
             if "://" not in target:
@@ -254,7 +254,7 @@ def test_every_file_and_picture_that_is_named_exists():
         assert (ROOT / picture).stat().st_size < 150_000
 
 
-def test_the_commands_exist():
+def test_commands_in_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
     for path in PAGES:
         for command in re.findall(r"(?:^|`)make ([\w-]+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):

@@ -285,7 +285,7 @@ def altered(path):
     path.write_bytes(content)
 
 
-def of_another_version(path):
+def from_another_version(path):
     arrays = archives.load_arrays(path, KEY)
     archives.save_arrays(path, "deepsimplex classifier 0", arrays)
 
@@ -293,7 +293,7 @@ def of_another_version(path):
 DAMAGES = {
     "cut short": cut_short,
     "altered": altered,
-    "of another version": of_another_version,
+    "of another version": from_another_version,
     "empty": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_text("no archive"),
     "other arrays": lambda path: np.savez(path, x=np.zeros(3)),

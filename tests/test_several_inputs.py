@@ -132,8 +132,8 @@ def test_casimac_with_embedding_of_several_inputs(embedding, form, data):
     target = ds.targets.CASIMAC(ds.distances.Embedding(embedding))
     features = embedding.predict(arrays(x, "dict" if isinstance(embedding.input, dict) else "list"), verbose=0)
     expected = ds.targets.CASIMAC().fit_transform(features, y).loc
-    found = target.fit_transform(x if form == "dict" else tuple(x.values()), y).loc
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)  # float32, in other batches
+    loc = target.fit_transform(x if form == "dict" else tuple(x.values()), y).loc
+    np.testing.assert_allclose(loc, expected, rtol=1e-5, atol=1e-6)  # float32, in other batches
     model = ds.SimplexClassifier(network(form), target, 3, head="gaussian")
     model.compile()
     with eagerly(model):
@@ -159,7 +159,7 @@ def test_casimac_with_one_named_input(data):
         ),
         (
             ds.distances.Embedding(keras.Sequential([keras.Input((2,), name="other"), keras.layers.Identity()])),
-            r"model states, .*\{'other': \(2,\)\}; found",
+            r"x must.*model's inputs.*\{'other': \(2,\)\}; found",
         ),
     ],
 )

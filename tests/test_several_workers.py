@@ -75,11 +75,11 @@ for name, *data in (("other samples", x + 0.1 * number, y), ("another order", un
         other.fit(*data, verbose=0)
     except ValueError as error:
         print(json.dumps([name, str(error)]), flush=True)
-of_chief = [keras.callbacks.BackupAndRestore(folder + "/backup", delete_checkpoint=False)] if number == 0 else []
-other.fit(x, y, callbacks=of_chief, verbose=0)
+chief_callbacks = [keras.callbacks.BackupAndRestore(folder + "/backup", delete_checkpoint=False)] if number == 0 else []
+other.fit(x, y, callbacks=chief_callbacks, verbose=0)
 for name, epochs in (("another epoch", 2), ("no epoch", 1)):
     try:
-        other.fit(x, y, epochs=epochs, callbacks=of_chief, verbose=0)
+        other.fit(x, y, epochs=epochs, callbacks=chief_callbacks, verbose=0)
     except ValueError as error:
         print(json.dumps([name, str(error)]), flush=True)
 print(json.dumps(["evaluated", *other.evaluate(x, y, verbose=0, return_dict=True).values()]), flush=True)
@@ -141,10 +141,10 @@ def test_two_workers_train_as_one_process(tmp_path, digits):
     assert np.isfinite(evaluated[0][1])
     for lines in printed:
         refused = dict(line for line in lines if len(line) == 2)
-        for what in ("other samples", "another order"):
-            assert re.match("the workers must train with the same samples; worker 1 has others", refused[what])
-        for what in ("another epoch", "no epoch"):
-            assert re.match("the workers must train with the same first epoch; worker 1", refused[what])
+        for case in ("other samples", "another order"):
+            assert re.match("the workers must train with the same samples; worker 1 has others", refused[case])
+        for case in ("another epoch", "no epoch"):
+            assert re.match("the workers must train with the same first epoch; worker 1", refused[case])
         assert re.match("predictions must be asked for outside the scope", refused["in the scope"])
 
 

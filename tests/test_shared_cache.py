@@ -44,8 +44,8 @@ def test_threads_share_cached_target(distance, tmp_path):
             return CASIMAC(DISTANCES[distance], cache_dir=tmp_path).fit_transform(X, Y).loc
 
         with ThreadPoolExecutor(8) as pool:
-            for found in pool.map(work, range(8)):
-                np.testing.assert_array_equal(found, expected)
+            for loc in pool.map(work, range(8)):
+                np.testing.assert_array_equal(loc, expected)
         (left,) = tmp_path.iterdir()
         assert left.name.startswith("neighbors-")
         left.unlink()
@@ -62,7 +62,7 @@ def test_processes_share_cached_target(tmp_path):
         expected = CASIMAC(cache_dir=tmp_path).fit_transform(X, Y).loc
         for path in tmp_path.glob("neighbors-*"):
             path.unlink(missing_ok=True)
-    found, _ = other.communicate(timeout=100)
+    output, _ = other.communicate(timeout=100)
     assert other.returncode == 0
-    assert found.strip() == expected.tobytes().hex()
+    assert output.strip() == expected.tobytes().hex()
     assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} <= {"neighbors"}

@@ -162,8 +162,8 @@ def test_figures_are_displayed(driver, address):
 
 def described(page: str, room: str) -> set[str]:
     """Names of a room that have a heading; one that a module bears too is described as NAME.NAME."""
-    found = re.findall(rf'<h\d[^>]* id="deepsimplex\.{room}\.([\w.]+)"', page)
-    return {name.split(".")[0] if len(set(name.split("."))) == 1 else name for name in found}
+    names = re.findall(rf'<h\d[^>]* id="deepsimplex\.{room}\.([\w.]+)"', page)
+    return {name.split(".")[0] if len(set(name.split("."))) == 1 else name for name in names}
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_reference_describes_every_public_name(site, room):
     public = {
         name
         for name in getattr(module, "__all__", [])
-        if inspect.isroutine(found := getattr(module, name)) or inspect.isclass(found)
+        if inspect.isroutine(value := getattr(module, name)) or inspect.isclass(value)
     }
     assert public - described(page, room) == set()
     assert "PreparedScore" not in page  # what a decorator hides

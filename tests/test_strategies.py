@@ -86,26 +86,26 @@ CASES = [
 
 def runs():
     """(history, weights, probabilities) of every case, on one device and on two."""
-    found = {}
+    outcomes = {}
     for line in run(SCRIPT, json.dumps(CASES)).splitlines():
         if line.startswith('["'):
             name, *outcome = json.loads(line)
-            found.setdefault(name, []).append(outcome)
-    return found
+            outcomes.setdefault(name, []).append(outcome)
+    return outcomes
 
 
 @pytest.mark.slow
 def test_two_devices_train_as_one():
     """One test for all cases: two processes of tests would each train all of them."""
-    found = runs()
+    outcomes = runs()
     for name, piece in (("optimizer outside", "the optimizer"), ("weights outside", "weights, .*among them,")):
-        ((message,),) = found.pop(name)
+        ((message,),) = outcomes.pop(name)
         assert re.match(
             rf"the model must be made inside the scope of the MirroredStrategy .* found {piece} made", message
         )
-    assert list(found) == [case[0] for case in CASES]
+    assert list(outcomes) == [case[0] for case in CASES]
     for name, *case in CASES:
-        one, two = found[name]
+        one, two = outcomes[name]
         assert _distance(one[1], two[1]) < 1e-5, name
         assert _distance(one[2], two[2]) < 1e-5, name
         metrics = ["accuracy", "loss"] if not case else _METRICS

@@ -85,12 +85,12 @@ def test_means_equal_within_rounding_are_ties(score, sign, lead, expected):
 
 def test_rows_list_choices_and_compare_only_comparable_methods():
     cells = {("wine", "ours"): {"error": Printed(0.1)}}
-    found = [{"error": 0.3, "lambda or alpha": chosen} for chosen in (0.999999, 0.95, 0.95)]
+    repetitions = [{"error": 0.3, "lambda or alpha": chosen} for chosen in (0.999999, 0.95, 0.95)]
     row = {"data": "wine", "method": "ours", "error": "0.300 ± 0.000 (paper 0.1: behind)"}
     row["lambda or alpha"] = "0.95, 0.999999"
     table = PaperTable("", 3, cells, lambda *_: {})
-    assert table.row(("wine", "ours"), found) == row
-    other = replace(table, comparable=False).row(("wine", "ours"), found)
+    assert table.row(("wine", "ours"), repetitions) == row
+    other = replace(table, comparable=False).row(("wine", "ours"), repetitions)
     assert other == row | {"error": "0.300 ± 0.000 (paper 0.1)"}
 
 

@@ -11,7 +11,7 @@ DEFAULT = {"deepsimplex": training_steps.METHODS["deepsimplex"]}
 
 
 @pytest.mark.slow
-def test_steps_in_mixed_precision_and_compiled_run_on_the_processor(few, monkeypatch):
+def test_mixed_precision_and_compiled_steps_run_on_cpu(few, monkeypatch):
     monkeypatch.setattr(training_steps, "METHODS", {"deepsimplex": ({"target": "vertices", "head": "gaussian"}, None)})
     x, y = few[0]
     table = ResultTable("training.benchmarks.training_steps")
@@ -23,11 +23,11 @@ def test_steps_in_mixed_precision_and_compiled_run_on_the_processor(few, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("digits_as_fashion_mnist")
-def test_without_a_gpu_steps_are_in_single_precision(tmp_path, monkeypatch):
+def test_steps_without_gpu_use_float32(tmp_path, monkeypatch):
     monkeypatch.setattr(training_steps.tf.config, "list_physical_devices", lambda kind=None: [])
     monkeypatch.setattr(training_steps, "METHODS", DEFAULT)
     training_steps.main(["mlp"], 200, 1, tmp_path / "steps.json")
-    found = json.loads((tmp_path / "steps.json").read_text())
-    assert [row["precision"] for row in found["rows"]] == 3 * ["float32"]
-    assert found["rows"][0]["beside softmax"] == 1
-    assert found["notes"] == ["GPU: none."]
+    table = json.loads((tmp_path / "steps.json").read_text())
+    assert [row["precision"] for row in table["rows"]] == 3 * ["float32"]
+    assert table["rows"][0]["beside softmax"] == 1
+    assert table["notes"] == ["GPU: none."]

@@ -1,5 +1,7 @@
 """Checks of numbers, arrays, labels, probabilities and weights: what passes, and the errors for the rest."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -114,14 +116,14 @@ def test_soft_labels_in_float32_are_closed_in_float64(rows):
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, True, "1", None, 2.5])
 def test_invalid_numbers_raise(value):
-    with pytest.raises(ValueError, match="a must be a number above 0 and at most 2; found"):
+    with pytest.raises(ValueError, match=rf"^a must.*found {re.escape(repr(value))}"):
         check_number(value, "a", 0, 2)
 
 
 def test_numbers_become_floats():
     assert check_number(np.float32(0.5), "a", least=0.5, below=1) == 0.5
     assert isinstance(check_number(3, "a"), float)
-    with pytest.raises(ValueError, match="a must be a finite number; found nan"):
+    with pytest.raises(ValueError, match=r"^a must.*found nan"):
         check_number(np.nan, "a")
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +19,21 @@ def constructor_parameters(kind: type[Any]) -> dict[str, inspect.Parameter]:
         return {}
     _, *parameters = inspect.signature(kind.__init__).parameters.items()
     return dict(parameters)
+
+
+def check_arguments(given: Iterable[str], known: Mapping[str, inspect.Parameter], what: str) -> None:
+    """Raise a ValueError for the first argument that ``what``, a callable with ``known`` parameters, does not take.
+
+    Examples
+    --------
+    >>> check_arguments(["epoch"], inspect.signature(lambda x, epochs=1: x).parameters, "fit")
+    Traceback (most recent call last):
+    ValueError: fit has no argument 'epoch'; did you mean 'epochs'?; it takes x, epochs
+    """
+    unknown = [key for key in given if key not in known]
+    if unknown and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        hint = did_you_mean(unknown[0], known)
+        raise ValueError(f"{what} has no argument {unknown[0]!r}{hint}; it takes {', '.join(known)}")
 
 
 class Parameters:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import keras
 
 from deepsimplex._utils.messages import did_you_mean
-from deepsimplex._utils.parameters import constructor_parameters
+from deepsimplex._utils.parameters import check_arguments, constructor_parameters
 
 Member = TypeVar("Member")
 
@@ -95,11 +95,8 @@ class Registry(dict[str, type[Member]]):
 
     def _make(self, kind: type[Member], arguments: dict[str, Any], defaults: dict[str, Any]) -> Member:
         known = constructor_parameters(kind)
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-        if not takes_any and (unknown := [key for key in arguments if key not in known]):
-            raise ValueError(f"{kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
-        given = {key: value for key, value in defaults.items() if key in known} | arguments
-        return kind(**given)
+        check_arguments(arguments, known, kind.__name__)
+        return kind(**{key: value for key, value in defaults.items() if key in known} | arguments)
 
 
 def imported(name: str, kind: str) -> Any:

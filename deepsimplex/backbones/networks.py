@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.parameters import check_arguments
 from deepsimplex._utils.portable_operations import batch_normalization
 from deepsimplex._utils.registry import imported
 from deepsimplex._utils.validation import check_number, check_whole
@@ -275,10 +276,5 @@ def backbone(name: str, **options: Any) -> keras.Model:
             f"{did_you_mean(name, BACKBONES)}"
         )
     make: Any = BACKBONES.get(name) or imported(name, "backbone")
-    known = inspect.signature(make).parameters
-    unknown = next((key for key in options if key not in known), None)
-    if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        raise ValueError(
-            f"backbone {name!r} has no argument {unknown!r}{did_you_mean(unknown, known)}; it takes {', '.join(known)}"
-        )
+    check_arguments(options, inspect.signature(make).parameters, f"backbone {name!r}")
     return make(**options)

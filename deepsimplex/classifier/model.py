@@ -518,9 +518,9 @@ class SimplexClassifier(CalibratedNetwork):
         [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
-        shapes: Any = self._sample_shapes
-        if not self.built or shapes is None:
+        if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
+        shapes: Any = keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), self._input_shapes)
         several = len(named := input_shapes(self.backbone)) > 1
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"

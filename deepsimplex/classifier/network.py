@@ -66,7 +66,7 @@ class SimplexNetwork(keras.Model):
         self.readout = readout_layer(readout or self.target.default_readout, scores)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self._noise = self.target.noise(self.num_classes)
-        self._hide("_sample_shapes", None)
+        self._hide("_input_shapes", None)
         self._hide("_latent_model", None)  # of predict_latent, made when it is needed
         self._hide("_feature_model", None)
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
@@ -164,7 +164,7 @@ class SimplexNetwork(keras.Model):
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
-        self._hide("_sample_shapes", keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), input_shape))
+        self._hide("_input_shapes", input_shape)
         self.built = True
 
     def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:

@@ -108,11 +108,13 @@ class Workers:
     count : int
         Number of workers.
     number : int
-        Number of this worker; 0 is the chief, which alone writes files and computes shared values.
+        Number of this worker.
+    is_chief : bool
+        Whether this worker is number 0, the chief, which alone writes files and computes shared values.
     """
 
     def __init__(self, strategy: Any = None) -> None:
-        self.count, self.number, self._replicas = 1, 0, 1
+        self.count, self.number, self.is_chief, self._replicas = 1, 0, True, 1
         if not has_several_workers(strategy):
             return
         self._replicas = replicas = len(strategy.extended.worker_devices)
@@ -128,11 +130,7 @@ class Workers:
         self._total = tf.function(total, autograph=False, reduce_retracing=True)
         first, *_ = strategy.experimental_local_results(tf.function(lambda: strategy.run(replica))())
         self.number = int(first) // replicas
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this worker is the chief."""
-        return self.number == 0
+        self.is_chief = self.number == 0
 
     def local_part(self, indices: tf.data.Dataset) -> tf.data.Dataset:
         """Return this worker's part of every batch of indices, so that it reads no other rows.

@@ -75,8 +75,8 @@ class TrainingLabels:
             else:
                 batches = samples.read_ahead(steps, "steps_per_epoch")
                 read = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
-                loc = np.concatenate([self._latents(labels, None).loc for labels in read])
-                self._adapt_loss(loc, np.concatenate([labels.values for labels in read]))
+                loc = np.concatenate([self._latents(batch, None).loc for batch in read])
+                self._adapt_loss(loc, np.concatenate([batch.values for batch in read]))
         return self.replace(samples)
 
     def replace(self, samples: Samples) -> Samples:

@@ -70,7 +70,7 @@ def search_on_cluster(search: Search, metric: Distance) -> Neighbors:
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
         shared = ray.put((metric, replace(search, checkpoint=None), cores))
         submit = partial(task.remote, uuid.uuid4().hex, shared)
-        with left.progress(f"{metric!r} neighbors on a cluster") as advance:
+        with left.progress("neighbors on a cluster") as advance:
             # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
             _run(partial(_first_ready, ray, cores), submit, left, at_once, advance)
     return left.finish()

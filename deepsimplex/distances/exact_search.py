@@ -6,7 +6,7 @@ depend on one another: any order, and any division of the list among workers, gi
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -165,7 +165,7 @@ class TileList:
     ----------
     search : Search
     metric : Distance
-        Its key names the checkpoint, whose finished tiles are not visited again.
+        Named beside the progress bar. Its key names the checkpoint, whose finished tiles are not visited again.
 
     Attributes
     ----------
@@ -188,17 +188,19 @@ class TileList:
         ]
         self.areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in self.tiles]
         self.neighbors, self.done = search.empty(), 0
-        self._search, self._checkpoint = search, None
+        self._search, self._metric, self._checkpoint = search, metric, None
         if search.checkpoint is not None:
             self._checkpoint = Checkpoint(search.checkpoint, search.key(metric.cache_key()))
             if (state := self._checkpoint.load()) is not None:
                 self.neighbors.distances[...], self.neighbors.indices[...] = state["distances"], state["indices"]
                 self.done = int(state["tiles"])
 
-    def progress(self, name: str) -> AbstractContextManager[Callable[[int], None]]:
-        """Show how many pairs are done, as ``deepsimplex._utils.progress`` does."""
+    def progress(self, name: str) -> AbstractContextManager[Callable[[int], Any]]:
+        """Show how many pairs are done, as ``deepsimplex._utils.progress`` does; of a single tile nothing."""
+        if len(self.tiles) < 2:  # nothing to report before the end
+            return nullcontext(lambda pairs: None)
         total, done = sum(self.areas), sum(self.areas[: self.done])
-        return progress(name, total, self._search.show_progress, unit="pairs", done=done)
+        return progress(f"{self._metric!r} {name}", total, self._search.show_progress, unit="pairs", done=done)
 
     def keep(self, done: int) -> None:
         """Keep the neighbors, with ``done`` tiles finished; they may include neighbors from later tiles."""
@@ -223,7 +225,7 @@ def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
         Of the queries, in their order. Equally near samples are ordered by their indices.
     """
     left = TileList(search, metric)
-    with left.progress(f"{metric!r} neighbors") as advance:
+    with left.progress("neighbors") as advance:
         for number in range(left.done, len(left.tiles)):
             if search.has_wanted(*left.tiles[number]):
                 visit(*left.tiles[number], left.neighbors)

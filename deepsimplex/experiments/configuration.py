@@ -24,6 +24,7 @@ from pydantic import (
 
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.parameters import check_arguments
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.conformal_sets import ConformalMethod
@@ -97,12 +98,8 @@ class DataConfig(_Section):
     def _known_options(cls, value: dict[str, Any]) -> dict[str, Any]:
         from deepsimplex import datasets
 
-        known = [key for key in inspect.signature(datasets.load).parameters if key != "name"]
-        for key in value:
-            if key not in known:
-                raise ValueError(
-                    f"datasets.load has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}"
-                )
+        known = inspect.signature(partial(datasets.load, "")).parameters
+        check_arguments(value, known, "datasets.load")
         return value
 
 

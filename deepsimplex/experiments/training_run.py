@@ -153,7 +153,8 @@ def fit_after_training(
     ConfigurationError
         When one of them cannot be fitted; the saved model is kept.
     """
-    held_out, options = (split.x_validation, split.y_validation), {"batch_size": BATCH}
+    held_out = split.x_validation, split.y_validation
+    options: dict[str, Any] = {"batch_size": BATCH}
     sets = config.calibration.sets
     steps: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
         ("density", config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),

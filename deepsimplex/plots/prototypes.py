@@ -22,7 +22,7 @@ def _check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
     (8, 8)
     >>> _check_shape((8, 8), 65)
     Traceback (most recent call last):
-    ValueError: shape must hold the 65 features, as [H, W] or [H, W, C] with 1 or 3 channels; found (8, 8)
+    ValueError: shape must hold 65 features, [H, W], [H, W, 1] or [H, W, 3]; found (8, 8)
     """
     if shape is None:
         side = math.isqrt(features)

@@ -90,7 +90,8 @@ def choose(
     S, covariance = Scores(scores, loc_shape[1]), covariance_from_shape(scale_shape)
     for formula in formulas:
         if method in ("auto", formula.method) and formula.condition.holds(S, covariance):
-            return ChosenFormula(formula, S, covariance, check_num_points(formula.method, num_points), seed)
+            checked = None if num_points is None else check_num_points(num_points, formula.method)
+            return ChosenFormula(formula, S, covariance, checked, seed)
     conditions = ", or ".join(formula.condition.words for formula in formulas if formula.method == method)
     raise ValueError(
         f"method={method!r} needs {conditions}; found n = {S.num_classes} and a {covariance} scale. "
@@ -98,10 +99,8 @@ def choose(
     )
 
 
-def check_num_points(method: str, num_points: int | None) -> int | None:
+def check_num_points(num_points: int, method: str = "quasi_monte_carlo") -> int:
     """Return ``num_points``; raise ValueError if the method cannot work with that number."""
-    if num_points is None:
-        return None
     checked = check_whole(num_points, "num_points", 4, 2**24)
     if method == "quasi_monte_carlo" and checked & (checked - 1):
         raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {checked}")

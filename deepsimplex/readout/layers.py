@@ -141,7 +141,7 @@ class Readout(keras.layers.Layer):
             float32, or float64 for a float64 latent.
         """
         loc, scale = LatentGaussian.of(latent).tensors()
-        num_points = check_num_points("quasi_monte_carlo", self.num_points) or _POINTS
+        num_points = _POINTS if self.num_points is None else check_num_points(self.num_points)
         noise = gaussian(min(num_points, _TRAINING_POINTS) if training else num_points, loc.shape[1], self.seed)
 
         def expected(loc: Any, scale: Any) -> Any:
@@ -191,12 +191,11 @@ class Readout(keras.layers.Layer):
             For a level outside of (0, 1) or that needs more points.
         """
         check_number(level, "level", above=0, below=1)
-        points = check_num_points("quasi_monte_carlo", num_points)
-        return self._quantiles(LatentGaussian.of(latent).numpy(), level, points)
+        num_points = _INTERVAL_POINTS if num_points is None else check_num_points(num_points)
+        return self._quantiles(LatentGaussian.of(latent).numpy(), level, num_points)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int) -> ClassIntervals:
         """Order statistics over Sobol points, interpolated as those of a balanced sample."""
-        num_points = num_points or _INTERVAL_POINTS
         # Beyond the (1/2 / points)-quantile there is no order statistic.
         if num_points * (1.0 - level) < 1.0 - 1e-9:
             raise ValueError(
@@ -386,7 +385,7 @@ class SoftmaxReadout(FormulaReadout):
         """Softmax of the scores at latent points [..., L]."""
         return tf.nn.softmax(self.score(points), axis=-1)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int) -> ClassIntervals:
         scores = Scores(self.scores, latent.latent_dim)
         if scores.num_classes != 2:
             return super()._quantiles(latent, level, num_points)

@@ -61,7 +61,7 @@ class Reservoir:
         keys = np.concatenate([self._keys, self._rng.random(count)])
         labels = np.concatenate([self._labels, np.zeros(count, np.int64) if labels is None else labels])
         rows = np.concatenate([self._rows, np.arange(self._given, self._given + count)])
-        kept = self._smallest(keys, labels)
+        kept = smallest_keys(keys, self._k, labels, self._per_class)
         before = len(self._keys)
         old, new = kept[kept < before], kept[kept >= before] - before
         if not self._columns:
@@ -75,14 +75,24 @@ class Reservoir:
         """Return the rows drawn of all blocks so far."""
         return Draw(self._columns, self._rows, self._given)
 
-    def _smallest(self, keys: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.int64]:
-        if self._k is None or len(keys) <= self._k:
-            return np.arange(len(keys))
-        order = np.argsort(keys)
-        kept = [order[: self._k]]
-        if self._per_class:
-            kept += [order[labels[order] == label][: self._per_class] for label in np.unique(labels)]
-        return np.unique(np.concatenate(kept))
+
+def smallest_keys(
+    keys: NDArray[np.float64], k: int | None, labels: NDArray[Any] | None = None, per_class: int = 0
+) -> NDArray[np.int64]:
+    """Return the positions, ascending, of the k smallest keys (None: of all) and the smallest of every class.
+
+    Examples
+    --------
+    >>> smallest_keys(np.array([0.3, 0.1, 0.2]), 2)
+    array([1, 2])
+    """
+    if k is None or len(keys) <= k:
+        return np.arange(len(keys))
+    order = np.argsort(keys)
+    kept = [order[:k]]
+    if labels is not None and per_class:
+        kept += [order[labels[order] == label][:per_class] for label in np.unique(labels)]
+    return np.unique(np.concatenate(kept))
 
 
 def take(arrays: Any, rows: Any) -> Any:

@@ -18,7 +18,7 @@ from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices,
 from deepsimplex._utils.validation import check_finite_rows, check_sample_weight, unmasked
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples.class_labels import Labels
-from deepsimplex.samples.reservoir import Draw, Reservoir, joined, take
+from deepsimplex.samples.reservoir import Draw, Reservoir, joined, smallest_keys, take
 
 Columns = tuple[Any, ...]
 # From labels to what replaces them, and to factors [N] of the sample weights, or None.
@@ -273,10 +273,9 @@ class ArraySamples(Samples):
         return self.num_rows // size
 
     def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+        keys = np.random.default_rng(seed).random(self.num_rows)
         labels = take(self.columns[1], slice(None) if self._used is None else self._used) if by_class else None
-        reservoir.add((np.arange(self.num_rows),), labels)
-        rows = reservoir.drawn().rows
+        rows = smallest_keys(keys, 0, labels, k or 0) if by_class else smallest_keys(keys, k)
         return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
 
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:

@@ -140,8 +140,8 @@ class CASIMAC(Target):
         self.cache_dir = None if cache_dir is None else check_path(cache_dir, "cache_dir")
         self.executor = None if executor is None else check_choice(executor, "executor", EXECUTORS)
         self.method: Method = check_choice(method, "method", ("exact", "approximate"))
-        least = self._neighborhood()[0]
-        self.candidates_per_class = check_candidates(candidates_per_class, method, least, "candidates_per_class")
+        k, _ = self._neighborhood = self._searched()
+        self.candidates_per_class = check_candidates(candidates_per_class, method, k, "candidates_per_class")
         self.show_progress = show_progress
         self.distance = get_distance(distance)
         self.sums_features = self.distance.sums_features
@@ -287,7 +287,7 @@ class CASIMAC(Target):
         if key == self._latest.get(kind, ("",))[0]:
             return self._latest[kind][1]
         self._latest.pop(kind, None)
-        k, classes = self._neighborhood()
+        k, classes = self._neighborhood
         search = partial(
             nearest_neighbors,
             *self._samples,
@@ -305,14 +305,15 @@ class CASIMAC(Target):
         )
         labels = self._samples[1] if query_labels is None else query_labels
         if self.cache_dir is None:
-            neighbors, self._from_cache = search(), False
+            neighbors = search()
+            distances, recall, self._from_cache = neighbors.distances, neighbors.recall, False
         else:
             shape = len(labels), self.num_classes_, k
-            neighbors = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
-            self._from_cache = neighbors.from_cache
+            cached = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
+            distances, recall, self._from_cache = cached
         if queries is None:
-            self.recall_ = neighbors.recall
-        latents = -self._coefficients(neighbors.distances, labels) @ self.scores(self.num_classes_)
+            self.recall_ = recall
+        latents = -self._coefficients(distances, labels) @ self.scores(self.num_classes_)
         self._latest[kind] = key, latents
         return latents
 
@@ -320,10 +321,10 @@ class CASIMAC(Target):
         """Return a key of everything that neighbor distances depend on."""
         assert self._samples is not None
         name = self.distance.cache_key() or f"object {id(self.distance)}"  # valid in this process only
-        search = [*self._neighborhood(), name] + [self.candidates_per_class] * (self.method == "approximate")
+        search = [*self._neighborhood, name] + [self.candidates_per_class] * (self.method == "approximate")
         return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
 
-    def _neighborhood(self) -> tuple[int, Classes]:
+    def _searched(self) -> tuple[int, Classes]:
         """Return the number of neighbors to search, and whether in the same class, in the others or in all."""
         if self.attraction_strength == 0:
             return self.repulsion_number, "other"

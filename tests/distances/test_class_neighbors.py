@@ -269,9 +269,9 @@ def test_zero_queries_give_empty_result():
         ({"queries": [[1.0]], "exclude_duplicates": True}, ValueError, "exclude_duplicates needs query_labels"),
         ({"query_labels": [0, 1]}, ValueError, "belong to queries"),
         ({"num_classes": 0}, ValueError, r"num_classes must.*found 0"),
-        ({"k": 0}, ValueError, "k must be"),
-        ({"k": 1.5}, ValueError, "k must be"),
-        ({"k": True}, ValueError, "k must be"),
+        ({"k": 0}, ValueError, r"^k must.*found 0"),
+        ({"k": 1.5}, ValueError, r"^k must.*found 1\.5"),
+        ({"k": True}, ValueError, r"^k must.*found True"),
         ({"block_bytes": 0}, ValueError, r"block_bytes must.*found 0"),
     ],
 )

@@ -199,10 +199,10 @@ def test_unreachable_cluster_raises(monkeypatch):
     with pytest.raises(ConnectionError, match=r"no answer at 10.0.0.1:6379. Check RAY_ADDRESS"):
         class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
 
-    def of_another_version(**options):
+    def raise_version_mismatch(**options):
         raise RuntimeError("Version mismatch: The cluster was started with Python 3.12")
 
-    monkeypatch.setattr(ray, "init", of_another_version)
+    monkeypatch.setattr(ray, "init", raise_version_mismatch)
     with pytest.raises(cluster_search.ClusterError, match="cannot use the cluster: Version mismatch"):
         class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
 

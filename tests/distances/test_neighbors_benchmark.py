@@ -21,7 +21,7 @@ def test_neighbors(capsys, monkeypatch, tmp_path):
     ]
     assert len(differences) == 8
     assert max(differences) < 1e-4
-    for what in ("times", "minutes", "GiB", "growth from 80 images"):
-        assert what in printed
+    for column in ("times", "minutes", "GiB", "growth from 80 images"):
+        assert column in printed
     rows = json.loads((tmp_path / "neighbors.json").read_text())["rows"]
     assert len(rows) == len(re.findall(r"^\| ", printed, flags=re.MULTILINE)) - 1  # but for the head

@@ -15,7 +15,7 @@ def rows(power, each, fixed):
     ]
 
 
-def test_fits_find_the_growth():
+def test_growth_exponent_is_fitted():
     measured = rows(1.6, 1000.0, 2e7)
     np.testing.assert_allclose(scaling.exponent(measured, "core seconds"), (1.6, 3e-4), rtol=1e-9)
     np.testing.assert_allclose(scaling.slope(measured), (1000.0, 2e7), rtol=1e-9)

@@ -27,12 +27,12 @@ def test_operations(dtype, begin):
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 40)).astype(dtype)
     out = np.zeros(96, dtype)
-    found_sum = arithmetic(a, b, begin, dtype(2.5), out)
+    total = arithmetic(a, b, begin, dtype(2.5), out)
     x, y = a[begin : begin + count], b[begin : begin + count]
     tolerance = 8 * np.finfo(dtype).eps
     for place, expected in enumerate([x + y, x - y, x * y, x / y, np.full(count, 2.5), np.abs(x)]):
         np.testing.assert_allclose(out[16 * place : 16 * place + count], expected, rtol=tolerance)
-    np.testing.assert_allclose(found_sum, x.sum(dtype=np.float64), rtol=10 * tolerance, atol=10 * tolerance)
+    np.testing.assert_allclose(total, x.sum(dtype=np.float64), rtol=10 * tolerance, atol=10 * tolerance)
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 4, 9)])

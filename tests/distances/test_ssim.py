@@ -1,5 +1,7 @@
 """The structural dissimilarity against scikit-image, and neighbors under it."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,13 +87,13 @@ def test_ssim_of_any_binary_images(seed, window):
 
 @pytest.mark.parametrize("window", [4, 1, 0, -3, 5.0, True, "5"])
 def test_invalid_ssim_window_raises(window):
-    with pytest.raises(ValueError, match="window must be an odd"):
+    with pytest.raises(ValueError, match=rf"window must.*found {re.escape(repr(window))}"):
         SSIM(window)
 
 
 @pytest.mark.parametrize("data_range", [0, -1.0, np.nan, np.inf, "wide"])
 def test_invalid_ssim_data_range_raises(data_range):
-    with pytest.raises(ValueError, match=r"data_range must be a number above 0 and at most 1e\+100; found"):
+    with pytest.raises(ValueError, match=rf"data_range must.*found {re.escape(repr(data_range))}"):
         SSIM(5, data_range)
 
 

@@ -1,5 +1,7 @@
 """Calibration errors and the area deviation, against slow oracles, netcal and cases worked by hand."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -119,7 +121,7 @@ def test_reference_table_equals_netcal_if_installed(n, bins):
 
 @pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])
 def test_invalid_bins_raise(bins):
-    with pytest.raises(ValueError, match="bins must be a whole number"):
+    with pytest.raises(ValueError, match=rf"bins must.*found {re.escape(repr(bins))}"):
         evaluation.expected_calibration_error([0], [[0.5, 0.5]], bins)
 
 

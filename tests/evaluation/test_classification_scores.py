@@ -1,5 +1,7 @@
 """Accuracy, top-k accuracy, precision, recall and F1, against slow oracles and scikit-learn."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -47,5 +49,5 @@ def test_classes_without_samples_and_a_single_class_are_limits():
 
 @pytest.mark.parametrize("k", [0, 3, 1.5, 1.0, True, None])
 def test_invalid_k_raises(k):
-    with pytest.raises(ValueError, match=r"k must be a whole number, at (least 1|most 2); found"):
+    with pytest.raises(ValueError, match=rf"^k must.*found {re.escape(repr(k))}"):
         evaluation.top_k_accuracy([0], [[0.5, 0.5]], k)

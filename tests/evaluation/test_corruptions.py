@@ -32,9 +32,9 @@ def test_images_keep_shape_dtype_and_range(name, images):
         assert (corrupted.shape, corrupted.dtype) == (given.shape, given.dtype)
         assert corrupted.min() >= 0
         assert corrupted.max() <= (255 if given.dtype == np.uint8 else 1)
-    bytes_found = corrupt((255 * images).astype("uint8"), name, 2) / 255
-    floats_found = corrupt((255 * images).astype("uint8") / 255, name, 2)
-    np.testing.assert_allclose(bytes_found, floats_found, atol=0.5 / 255 + 1e-9)
+    from_bytes = corrupt((255 * images).astype("uint8"), name, 2) / 255
+    from_floats = corrupt((255 * images).astype("uint8") / 255, name, 2)
+    np.testing.assert_allclose(from_bytes, from_floats, atol=0.5 / 255 + 1e-9)
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -106,7 +106,7 @@ def test_pixelation_gives_constant_blocks(images):
     ("arguments", "error", "message"),
     [
         ((np.zeros((4, 8)), "contrast", 1), ValueError, r"images must.*found \[4, 8\]"),
-        ((np.zeros((4, 8, 8), int), "contrast", 1), TypeError, "images must be floats in .* found dtype int64"),
+        ((np.zeros((4, 8, 8), int), "contrast", 1), TypeError, r"images must.*found dtype int64"),
         ((np.full((4, 8, 8), 255.0), "contrast", 1), ValueError, r"images must.*found 255 to 255"),
         ((np.full((4, 8, 8), np.nan), "contrast", 1), ValueError, "images must be finite"),
         ((np.zeros((4, 8, 8)), "fog", 1), ValueError, r"name must.*found 'fog'"),

@@ -1,5 +1,7 @@
 """Reliability curves and their bins, worked by hand; bands in closed form, at their limits and against loops."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,7 +85,7 @@ def test_curve_of_one_class_against_the_rest():
 @pytest.mark.parametrize("class_index", [-1, 3, 0.5, 1.0, True, "a"])
 def test_unknown_class_index_raises(class_index):
     y, p = sure_predictions(3, samples=5)
-    with pytest.raises(ValueError, match=r"class_index must be a whole number, at (least 0|most 2); found"):
+    with pytest.raises(ValueError, match=rf"class_index must.*found {re.escape(repr(class_index))}"):
         evaluation.reliability_curve(y, p, class_index=class_index)
 
 

@@ -89,8 +89,8 @@ def test_intervals_equal_bootstrap_of_each_score():
     assert report.intervals["out_of_distribution_auroc"] == apart
     limits = {"brier_reliability": (0, 2), "brier_resolution": (0, 2), "brier_uncertainty": (0, 2 / 3)}
     for name in report.intervals.keys() - {"out_of_distribution_auroc"}:
-        of_part = {"limits": limits[name]} if name in limits else {}
-        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **of_part, **given)
+        options = {"limits": limits[name]} if name in limits else {}
+        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **options, **given)
         assert tuple(report.intervals[name]) == pytest.approx(tuple(alone), abs=1e-12), name
     floats = [name for name, value in report.as_dict().items() if isinstance(value, float)]
     assert list(report.intervals) == [name for name in floats if name not in ("coverage", "level")]

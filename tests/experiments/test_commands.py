@@ -111,11 +111,11 @@ def test_run_trains_with_any_loss(loss, tmp_path):
         (["model={head: prototypes, covariance: diagonal}", "target=vertices"], "covariance 'diagonal' is not one"),
         (
             ["model.covariance=full", "training.loss={name: latent_nll, beta: 0.5}"],
-            "beta must be 0 with a full covariance",
+            r"beta must.*found 0\.5",
         ),
         (
             ["model.head={name: prototypes, num_classes: 3}", "target=vertices"],
-            "head must be for 10 classes; found one",
+            r"head must.*found one",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_evaluate_with_other_data_raises(finished):
     ("override", "message"),
     [
         ("data.name=nothing", "'nothing' is unknown"),
-        ("data.options.dtype=float16", "dtype must be one of"),
+        ("data.options.dtype=float16", r"dtype must.*found 'float16'"),
         ("data.validation_fraction=0.9999", "leaves 0 for training"),
         ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),
     ],
@@ -480,5 +480,5 @@ def test_density_and_sets_are_fitted_after_training_and_saved(tmp_path):
 def test_missing_ray_is_reported_on_one_line(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     settings = ["data.limit=60", "cache_dir=null", "distances.executor=ray"]
-    said = command("targets", "--config", "configs/digits.yaml", *settings, code=2).stderr
-    assert said == "deepsimplex: executor='ray' needs Ray; in a checkout: pip install '.[cluster]'\n"
+    error = command("targets", "--config", "configs/digits.yaml", *settings, code=2).stderr
+    assert error == "deepsimplex: executor='ray' needs Ray; in a checkout: pip install '.[cluster]'\n"

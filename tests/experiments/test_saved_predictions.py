@@ -123,14 +123,14 @@ class Harm:
     ("arrays", "message"),
     [
         ({"y": [0]}, "must hold the arrays y .* and p .*; p not among y"),
-        ({"y": [2], "p": [[0.5, 0.5]]}, r"a\.npz: y must hold class numbers 0\.\.1"),
+        ({"y": [2], "p": [[0.5, 0.5]]}, r"a\.npz: y must.*found 2 in row 0"),
         ({"y": [0], "p": [[0.5, np.nan]]}, r"a\.npz: p must be finite"),
-        ({"y": [0], "p": [[0.5, 0.5]], "class_names": ["a"]}, "class_names must hold 2 different names"),
+        ({"y": [0], "p": [[0.5, 0.5]], "class_names": ["a"]}, r"class_names must.*found \['a'\]"),
         ({"y": [0], "p": [[0.5, 0.5]], "latent_loc": [[0.0]]}, "latent_loc and latent_scale belong together"),
         ({"y": [0], "p": [[0.5, 0.5]], "class_names": np.array([Harm(), Harm()], object)}, "is damaged, or no .npz"),
         (
             {"y": [0], "p": [[0.5, 0.5]], "images": np.zeros((1, 2, 2)), "image_rows": [1]},
-            r"image_rows must hold a row of p for each of the 1 images, in rising order; found \[1\]",
+            r"image_rows must.*found \[1\]",
         ),
     ],
 )
@@ -149,16 +149,16 @@ def test_file_without_predictions_raises(tmp_path, arrays, message):
         ({"latent": latents(3, 1)}, ValueError, "a Gaussian for each of the 1 rows"),
         ({"latent": latents(1, 1), "readout": "sofmax"}, ValueError, "did you mean 'softmax'"),
         ({"latent": latents(1, 3), "readout": "softmax"}, ValueError, "without, L must be 1"),
-        ({"latent": latents(1, 2), "scores": np.eye(3)}, ValueError, "scores must have 2 rows, as many as classes"),
+        ({"latent": latents(1, 2), "scores": np.eye(3)}, ValueError, r"scores must.*found 3"),
         (
             {"latent": latents(1, 2), "scores": np.ma.masked_equal(np.eye(2), 0)},
             ValueError,
             "scores must not be masked; found 2 masked values",
         ),
-        ({"latent": [[0.0]]}, TypeError, "latent must be a LatentGaussian or a dict"),
-        ({"images": np.zeros((2, 3, 3))}, ValueError, "images must hold one for each of the 1 rows"),
+        ({"latent": [[0.0]]}, TypeError, r"latent must.*found list"),
+        ({"images": np.zeros((2, 3, 3))}, ValueError, r"images must.*found shape \(2, 3, 3\)"),
         ({"images": np.full((1, 3, 3), 200.0)}, ValueError, r"uint8 or lie in \[0, 1\]"),
-        ({"keep": 0}, ValueError, "keep must be a whole number"),
+        ({"keep": 0}, ValueError, r"keep must.*found 0"),
     ],
 )
 def test_invalid_argument_raises(tmp_path, options, error, message):

@@ -98,17 +98,17 @@ def test_all_workers_run_the_command(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("what", "message"),
+    ("statement", "message"),
     [
         ("number and sys.exit('deepsimplex: no data')", "worker 1 of 2 failed: deepsimplex: no data"),
         ("number and os.kill(os.getpid(), 9)", "worker 1 of 2 was ended by signal 9. Go on .* --resume"),
     ],
 )
-def test_failed_worker_ends_the_others(tmp_path, what, message):
+def test_failed_worker_ends_the_others(tmp_path, statement, message):
     # The other one has written its number before.
     waiting = "while not os.path.exists(sys.argv[1] + '/0'): time.sleep(0.01)"
     with pytest.raises(ConfigurationError, match=message):
-        run_workers(2, ["-c", f"{NAMED}\n{waiting}\n{what}; time.sleep(60)", str(tmp_path)])
+        run_workers(2, ["-c", f"{NAMED}\n{waiting}\n{statement}; time.sleep(60)", str(tmp_path)])
     assert _ended(int((tmp_path / "0").read_text()))
 
 

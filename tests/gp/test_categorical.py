@@ -1,7 +1,5 @@
 """The categorical likelihood against plain formulas, GPflow's own bound, and the shapes of its links."""
 
-import re
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -256,11 +254,8 @@ def test_missing_labels_raise(rings):
 @pytest.mark.parametrize("inducing", [[0.0, 1.0], np.array([0.0, 1.0])])
 def test_flat_inducing_points_of_one_feature_raise(inducing):
     X = np.linspace(0.0, 1.0, 20)[:, None]
-    message = (
-        "inducing must be a whole number or points [M, 1]; found shape (2,). "
-        "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
+    message = r"^inducing must.*found shape \(2,\).*np\.reshape\(inducing, \(-1, 1\)\)"
+    with pytest.raises(ValueError, match=message):
         CategoricalProcess(inducing=inducing).fit(X, np.arange(20) % 2)
 
 

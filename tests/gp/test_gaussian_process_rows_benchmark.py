@@ -20,7 +20,7 @@ def test_both_readers_read_the_first_rows_of_a_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_table_and_its_repetition_are_measured(tmp_path, monkeypatch):
+def test_table_and_repetition_are_measured(tmp_path, monkeypatch):
     def process(epochs):
         settings = {"inducing": 8, "learn_inducing": False, "epochs": min(epochs, 2), "readout": "argmax"}
         return ds.SimplexGaussianProcess(inference="stochastic", **settings)

@@ -1,7 +1,5 @@
 """Inputs of the Gaussian processes: errors for invalid ones, fits for unusual ones."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -25,21 +23,21 @@ def with_nan(array):
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        ((X[:20], OBSERVATION), ValueError, "observation must have as many rows as X, 20; found 30"),
-        ((X, OBSERVATION, np.zeros(20)), ValueError, "y must have as many rows as X, 30; found 20"),
-        ((with_nan(X), OBSERVATION), ValueError, "X must be finite; found nan at [4, 1]"),
-        ((X[:, 0], OBSERVATION), ValueError, "X must have shape [N, d]; found shape (30,). A single feature becomes"),
-        ((X[:, :0], OBSERVATION), ValueError, "X must have at least 1 column; found 0"),
-        ((X[:1], OBSERVATION[:1]), ValueError, "X must have at least 2 rows; found 1"),
-        ((X.astype(str), OBSERVATION), TypeError, "X must hold real numbers; found dtype <U32"),
-        ((X + 1j, OBSERVATION), TypeError, "X must hold real numbers; found dtype complex128"),
-        (([["a"]] * 30, OBSERVATION), TypeError, "X must hold real numbers; found dtype <U1"),
-        ((np.array([["a", None]] * 30), OBSERVATION), TypeError, "X must hold real numbers; found"),
-        ((X, X), TypeError, "observation must be a LatentGaussian; found ndarray"),
+        ((X[:20], OBSERVATION), ValueError, r"^observation must.*found 30"),
+        ((X, OBSERVATION, np.zeros(20)), ValueError, r"^y must.*found 20"),
+        ((with_nan(X), OBSERVATION), ValueError, r"^X must.*found nan at \[4, 1\]"),
+        ((X[:, 0], OBSERVATION), ValueError, r"^X must.*found shape \(30,\)"),
+        ((X[:, :0], OBSERVATION), ValueError, r"^X must.*found 0"),
+        ((X[:1], OBSERVATION[:1]), ValueError, r"^X must.*found 1"),
+        ((X.astype(str), OBSERVATION), TypeError, r"^X must.*found dtype <U32"),
+        ((X + 1j, OBSERVATION), TypeError, r"^X must.*found dtype complex128"),
+        (([["a"]] * 30, OBSERVATION), TypeError, r"^X must.*found dtype <U1"),
+        ((np.array([["a", None]] * 30), OBSERVATION), TypeError, r"^X must.*found objects"),
+        ((X, X), TypeError, r"^observation must.*found ndarray"),
     ],
 )
 def test_invalid_data_raise(process, data, error, message):
-    with pytest.raises(error, match=re.escape(message)):
+    with pytest.raises(error, match=message):
         process(max_iter=1).fit(*data)
 
 
@@ -47,39 +45,39 @@ def test_invalid_data_raise(process, data, error, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_iter": -1}, "max_iter must be a whole number, at least 0; found -1"),
-        ({"max_iter": 2.5}, "max_iter must be a whole number, at least 0; found 2.5"),
-        ({"n_restarts": -1}, "n_restarts must be a whole number, at least 0; found -1"),
-        ({"n_restarts": True}, "n_restarts must be a whole number, at least 0; found True"),
+        ({"max_iter": -1}, r"^max_iter must.*found -1"),
+        ({"max_iter": 2.5}, r"^max_iter must.*found 2\.5"),
+        ({"n_restarts": -1}, r"^n_restarts must.*found -1"),
+        ({"n_restarts": True}, r"^n_restarts must.*found True"),
     ],
 )
 def test_settings_out_of_range_raise(process, settings, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with pytest.raises(ValueError, match=message):
         process(**settings)
 
 
 @pytest.mark.parametrize(
     ("inducing", "error", "message"),
     [
-        (0, ValueError, "inducing, unless it holds points [M, d], must be a whole number, at least 1; found 0"),
-        (2.5, ValueError, "inducing, unless it holds points [M, d], must be a whole number, at least 1; found 2.5"),
+        (0, ValueError, r"^inducing, .*must.*found 0"),
+        (2.5, ValueError, r"^inducing, .*must.*found 2\.5"),
         (True, ValueError, "inducing, unless"),
         ("many", ValueError, "inducing, unless"),
-        (2, ValueError, "inducing must be at least the number of classes, 3; found 2"),
-        (X[:4, :2], ValueError, "inducing must have 3 columns; found shape (4, 2)"),
-        (X[:4, :1], ValueError, "inducing must have 3 columns; found shape (4, 1)"),
+        (2, ValueError, r"^inducing must.*found 2"),
+        (X[:4, :2], ValueError, r"^inducing must.*found shape \(4, 2\)"),
+        (X[:4, :1], ValueError, r"^inducing must.*found shape \(4, 1\)"),
         (
             X[0],
             ValueError,
-            "inducing must be a whole number or points [M, 3]; found shape (3,). np.reshape(inducing, (1,",
+            r"^inducing must.*found shape \(3,\).*np\.reshape\(inducing, \(1,",
         ),
-        (X[:0], ValueError, "inducing must have at least 1 rows; found 0"),
-        (with_nan(X), ValueError, "inducing must be finite; found nan at [4, 1]"),
-        ([["a", "b", "c"]], TypeError, "inducing must hold real numbers"),
+        (X[:0], ValueError, r"^inducing must.*found 0"),
+        (with_nan(X), ValueError, r"^inducing must.*found nan at \[4, 1\]"),
+        ([["a", "b", "c"]], TypeError, r"^inducing must.*found dtype <U1"),
     ],
 )
 def test_invalid_inducing_points_raise(inducing, error, message):
-    with pytest.raises(error, match=re.escape(message)):
+    with pytest.raises(error, match=message):
         CollapsedGaussianProcess(inducing=inducing, max_iter=1).fit(X, OBSERVATION, np.arange(30) % 3)
 
 
@@ -89,12 +87,12 @@ def test_invalid_features_of_predict_raise(process):
         process().predict(X)
     fitted = process(max_iter=1).fit(X, OBSERVATION)
     for wrong, message in (
-        (X[:, :2], "X must have 3 columns"),
-        (X[:, :1], "X must have 3 columns"),
-        (X[0], "X must have shape [N, d]"),
-        (with_nan(X), "X must be finite"),
+        (X[:, :2], r"^X must.*found shape \(30, 2\)"),
+        (X[:, :1], r"^X must.*found shape \(30, 1\)"),
+        (X[0], r"^X must.*found shape \(3,\)"),
+        (with_nan(X), r"^X must.*found nan at \[4, 1\]"),
     ):
-        with pytest.raises(ValueError, match=re.escape(message)):
+        with pytest.raises(ValueError, match=message):
             fitted.predict(wrong)
     assert fitted.predict(X[:0]).loc.shape == (0, 2)
     assert fitted.predict(X[:1].astype(object)).loc.shape == (1, 2)

@@ -45,8 +45,8 @@ def test_sample_does_not_depend_on_blocks_and_has_every_class(monkeypatch):
     np.testing.assert_allclose(moments.center, X.mean(axis=0), rtol=1e-4, atol=1e-6)
     monkeypatch.setattr(blocks, "rows_at_once", lambda columns: 17)
     dataset = tf.data.Dataset.from_tensor_slices((X, rare)).batch(9)
-    of_dataset = Samples.of(dataset).map(lambda x, classes: (x, x, np.ones(len(x)), classes))
-    for rows in (ArraySamples(X, X, np.ones(N), rare), of_dataset):
+    stream = Samples.of(dataset).map(lambda x, classes: (x, x, np.ones(len(x)), classes))
+    for rows in (ArraySamples(X, X, np.ones(N), rare), stream):
         np.testing.assert_array_equal(surveyed(rows)[1][0], x)
     assert not np.array_equal(surveyed(ArraySamples(X, X, np.ones(N), rare), seed=1)[1][0], x)
     monkeypatch.setattr(module, "SAMPLE", N)

@@ -416,7 +416,7 @@ class Broken:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"classifier": LinearSVC()}, TypeError, r"classifier must have predict_proba\(X\).*found LinearSVC"),
+        ({"classifier": LinearSVC()}, TypeError, r"classifier must.*found LinearSVC"),
         (
             {"classifier": Broken(lambda k: np.ones((k, 2)))},
             ValueError,
@@ -435,9 +435,9 @@ class Broken:
         ),
         ({"X": [[1.0, np.nan]] * 4}, ValueError, r"X must be finite; found nan at \[0, 1\]"),
         ({"X": [["a", "b"]] * 4}, TypeError, r"^X must.*found dtype <U1"),
-        ({"X": [1.0, 2.0]}, ValueError, r"X must have shape \[N, d\].*found shape \(2,\)"),
+        ({"X": [1.0, 2.0]}, ValueError, r"^X must.*found shape \(2,\)"),
         ({"X": np.ones((0, 2))}, ValueError, r"^X must.*found shape \(0, 2\)"),
-        ({"X": np.ones((4, 3))}, ValueError, "X must hold rows that differ.*found 4 alike"),
+        ({"X": np.ones((4, 3))}, ValueError, r"^X must.*found 4 alike"),
         ({"y": [0, 1, 2, 1]}, ValueError, r"^y must.*found 2 in row 2"),
         ({"y": [0, 1]}, ValueError, r"^y must.*found shape \(2,\)"),
         ({"y": [0, 1, np.nan, 1]}, ValueError, r"^y must.*found nan in row 2"),
@@ -457,7 +457,7 @@ class Broken:
         ({"feature_names": "xy"}, ValueError, r"feature_names must.*found 'xy'"),
         ({"levels": [0.5, 1.5]}, ValueError, r"levels must.*found \[0\.5, 1\.5\]"),
         ({"levels": 0.5}, ValueError, r"levels must.*found 0\.5"),
-        ({"variance": "yes"}, TypeError, "variance must be True or a callable.*found 'yes'"),
+        ({"variance": "yes"}, TypeError, r"variance must.*found 'yes'"),
         ({"variance": lambda X: 1.0}, ValueError, r"variance must.*found shape \(1,\)"),
         ({"variance": lambda X: -np.ones(len(X))}, ValueError, r"what variance gives must.*found -1"),
         ({"variance": lambda X: np.full(len(X), np.nan)}, ValueError, "what variance gives must be finite"),

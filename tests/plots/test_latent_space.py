@@ -140,8 +140,8 @@ LOC = vertices(4)
         (lambda: latent_space([["a"]]), TypeError, r"latent must.*found dtype <U1"),
         (lambda: latent_space(LOC, [0, 1, 2, 4]), ValueError, r"^y must.*found 4 in row 3"),
         (lambda: latent_space(LOC, scores=np.eye(4)), ValueError, r"scores must.*found \(4, 4\)"),
-        (lambda: latent_space(LOC, classes=(0, 1)), ValueError, "classes must be three different ones of 0..3"),
-        (lambda: latent_space(LOC, classes=(0, 1, 4)), ValueError, "classes must be three different ones of 0..3"),
+        (lambda: latent_space(LOC, classes=(0, 1)), ValueError, r"classes must.*found \(0, 1\)"),
+        (lambda: latent_space(LOC, classes=(0, 1, 4)), ValueError, r"classes must.*found \(0, 1, 4\)"),
         (lambda: latent_space(LOC[:1], [3], classes=(0, 1, 2)), ValueError, "have no samples"),
         (lambda: latent_space(LOC, level=0.5), ValueError, r"level must.*found 0.5, ndarray"),
         (

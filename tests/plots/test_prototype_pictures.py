@@ -91,10 +91,10 @@ def test_shapes(given, shape, expected):
     ("prototypes", "options", "message"),
     [
         (np.ones((2, 8)), {}, "shape must be given: 8 features are no square"),
-        (np.ones((2, 8)), {"shape": (3, 3)}, r"shape must hold 8 features.*found \(3, 3\)"),
+        (np.ones((2, 8)), {"shape": (3, 3)}, r"shape must.*found \(3, 3\)"),
         (np.ones((2, 8)), {"shape": (2, 2, 2)}, r"shape must.*found \(2, 2, 2\)"),
         (np.ones((2, 8)), {"shape": (-2, -4)}, r"shape must.*found \(-2, -4\)"),
-        (np.ones(8), {}, r"prototypes must have shape.*found \(8,\)"),
+        (np.ones(8), {}, r"prototypes must.*found \(8,\)"),
         (np.ones((0, 4)), {}, r"prototypes must.*found \(0, 4\)"),
         ([[1.0, np.nan, 1.0, 1.0]], {}, r"prototypes must.*found nan at \[0, 1\]"),
         (np.ones((2, 4)), {"labels": [1]}, r"labels must.*found shape \(1,\)"),

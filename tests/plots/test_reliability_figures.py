@@ -191,7 +191,7 @@ def test_invalid_panel_arguments_raise(digits, options, message):
 
 
 def test_too_many_panels_raise():
-    with pytest.raises(ValueError, match=r"classes must choose at most 50.*found 60"):
+    with pytest.raises(ValueError, match=r"classes must.*found 60"):
         plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
 
 

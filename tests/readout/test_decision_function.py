@@ -44,9 +44,17 @@ def test_mismatched_shapes_raise(loc, scores, message):
         decision_function({"loc": loc, "scale": np.ones((2, 1))}, 0, 1, scores)
 
 
-@pytest.mark.parametrize(("j", "k", "name"), [(-1, 0, "j"), (0, 4, "k"), (0.5, 1, "j"), (0, float("nan"), "k")])
-def test_classes_outside_of_range_raise(j, k, name):
-    with pytest.raises(ValueError, match=rf"{name} must be a class in 0\.\.3"):
+@pytest.mark.parametrize(
+    ("j", "k", "message"),
+    [
+        (-1, 0, r"^j must.*found -1"),
+        (0, 4, r"^k must.*found 4"),
+        (0.5, 1, r"^j must.*found 0\.5"),
+        (0, float("nan"), r"^k must.*found nan"),
+    ],
+)
+def test_classes_outside_of_range_raise(j, k, message):
+    with pytest.raises(ValueError, match=message):
         decision_function({"loc": np.zeros((2, 3)), "scale": np.ones((2, 1))}, j, k)
 
 

@@ -131,10 +131,10 @@ def test_constant_function_has_gradient_zero():
 
 
 @pytest.mark.parametrize(("function", "x", "error", "message"), [
-    (lambda x: x, np.ones((2, 3), int), TypeError, "x must hold floats.*found dtype int64"),
+    (lambda x: x, np.ones((2, 3), int), TypeError, r"^x must.*found dtype int64"),
     (lambda x: x, 1.0, ValueError, r"^x must.*found shape \(\)"),
-    (lambda x: x.numpy(), np.ones((2, 3)), TypeError, "function must return a tensor of floats.*found ndarray"),
-    (lambda x: {"loc": x}, np.ones((2, 3)), TypeError, "function must return a tensor of floats.*found dict"),
+    (lambda x: x.numpy(), np.ones((2, 3)), TypeError, r"function must.*found ndarray"),
+    (lambda x: {"loc": x}, np.ones((2, 3)), TypeError, r"function must.*found dict"),
     (lambda x: tf.argmax(x, axis=1), np.ones((2, 3)), TypeError, r"function must.*found int64"),
     (lambda x: tf.constant(x.numpy()), np.ones((2, 3)), ValueError, r"function must.*found an answer without a path"),
     (lambda x: x[:1], np.ones((2, 3)), ValueError, r"function must.*found \(1, 3\)"),

@@ -142,12 +142,12 @@ def test_tensors_and_empty_input(n, readout):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"level": 1.0}, "level must be a number above 0 and below 1"),
-    ({"level": 95}, "level must be a number above 0 and below 1"),
-    ({"level": "0.95"}, "level must be a number above 0 and below 1"),
-    ({"level": float("nan")}, "level must be a number above 0 and below 1"),
+    ({"level": 1.0}, r"level must.*found 1\.0"),
+    ({"level": 95}, r"level must.*found 95"),
+    ({"level": "0.95"}, r"level must.*found '0\.95'"),
+    ({"level": float("nan")}, r"level must.*found nan"),
     ({"level": 0.9999}, r"num_points must.*found 4096"),
-    ({"readout": "softmin"}, "readout must be one of argmax, softmax, .* found 'softmin'; did you mean 'softmax'"),
+    ({"readout": "softmin"}, r"readout must.*found 'softmin'; did you mean 'softmax'"),
     ({"method": "monte_carlo"}, "method is one of readout='argmax'"),
     ({"num_points": 100}, r"num_points must.*found 100"),
     ({"seed": -1}, r"seed must.*found -1"),

@@ -110,7 +110,7 @@ def test_readouts_by_name_keep_given_scores():
     assert readout_layer(given, np.eye(4)) is given
     other = readout_layer(PowerReadout(power=0.5, seed=2), V)
     assert (other.power, other.seed, other.scores.shape) == (0.5, 2, V.shape)
-    with pytest.raises(ValueError, match=r"readout must be one of argmax, softmax.*; did you mean 'softmax'"):
+    with pytest.raises(ValueError, match=r"readout must.*did you mean 'softmax'"):
         readout_layer("softmx")
 
 

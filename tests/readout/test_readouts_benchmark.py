@@ -15,8 +15,8 @@ def test_benchmark_prints_every_figure(monkeypatch, capsys):
         monkeypatch.setattr(readouts, name, value)
     readouts.main(repeats=1)
     printed = capsys.readouterr().out
-    for what in ("largest error", "relative", "Sobol points", "speed over casimac", "memory", "training step"):
-        assert what in printed
+    for column in ("largest error", "relative", "Sobol points", "speed over casimac", "memory", "training step"):
+        assert column in printed
 
 
 @pytest.mark.peers

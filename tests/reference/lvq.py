@@ -31,7 +31,7 @@ def cost(X, y, W, labels, phi, Omega=None):
     total = 0.0
     for x, label in zip(X, y, strict=True):
         distances = [squared_distance(x, w, Omega) for w in W]
-        own = min(d for d, c in zip(distances, labels, strict=True) if c == label)
+        correct = min(d for d, c in zip(distances, labels, strict=True) if c == label)
         other = min(d for d, c in zip(distances, labels, strict=True) if c != label)
-        total += phi((own - other) / (own + other))
+        total += phi((correct - other) / (correct + other))
     return total
