@@ -90,7 +90,7 @@ class TrainingLabels:
         labels = Labels.of(y, scores=self.scores)
         return self._with_latents(labels, self._latents(labels, x) if self._need_latents else None)
 
-    def _training_labels(
+    def _with_latents(
         self, labels: Labels, latents: LatentGaussian | None
     ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return training labels, and the factors of ``class_weight`` [N]."""
