@@ -132,7 +132,7 @@ def test_seed_determines_weights(few):
 
 def test_order_differs_between_epochs_and_fits():
     """The order comes from the training step, which goes on from one call of fit to the next."""
-    from deepsimplex.classifier.seeded_epochs import SeededEpochs
+    from deepsimplex.classifier.model import SeededEpochs
 
     class Clock:
         variables: tuple = ()

@@ -19,7 +19,6 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
-from deepsimplex.classifier.seeded_epochs import SeededEpochs
 from deepsimplex.classifier.several_workers import (
     StateOfChief,
     Workers,
@@ -605,6 +604,37 @@ def _validation_samples(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
     columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
     return Samples.of(*columns, labeled=True)
+
+
+class SeededEpochs(keras.callbacks.Callback):
+    """Draw each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
+
+    ``keras.callbacks.BackupAndRestore`` restores weights and optimizer, hence the step, but neither the state of Keras'
+    seed generators nor that of a shuffle. With this callback a resumed run equals an uninterrupted one. Two calls of
+    ``fit`` in a row still see different orders, since the step goes on.
+
+    Parameters
+    ----------
+    seed : int
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self.step = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Reseed the random layers."""
+        self.step = int(self.model.optimizer.iterations.numpy())
+        saved = {id(variable) for variable in self.model.weights}
+        generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
+        for index, state in enumerate(generators):
+            words = np.random.SeedSequence([self.seed, self.step, index]).generate_state(2, np.uint32)
+            state.assign(words.astype(state.dtype))
+
+    def order(self, rows: int) -> np.ndarray:
+        """Return the order of this epoch's samples, a permutation of range(rows), int64."""
+        return np.random.default_rng([self.seed, self.step]).permutation(rows)
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:

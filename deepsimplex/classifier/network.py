@@ -226,7 +226,7 @@ class SimplexNetwork(keras.Model):
 
     def _check_shape(self, x: Any) -> None:
         """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""
-        named = stated_inputs(self.backbone)
+        named = self._input_shapes  # of a functional backbone from the start
         if (
             isinstance(named, dict)
             and len(named) > 1

@@ -40,16 +40,14 @@ class TrainingLabels:
     class_weight: dict[int, float] | None = None
     workers: Workers = field(default_factory=Workers)
     scores: NDArray[np.float64] = field(init=False)
+    _need_latents: bool = field(init=False)
 
     def __post_init__(self) -> None:
         unknown = [key for key in self.class_weight or () if key not in range(self.num_classes)]
         if unknown:
             raise ValueError(f"class_weight must have keys 0 to {self.num_classes - 1}; found {unknown[0]!r}")
         object.__setattr__(self, "scores", self.target.scores(self.num_classes))
-
-    @property
-    def _need_latents(self) -> bool:
-        return self.loss is not None and self.loss.needs_latents
+        object.__setattr__(self, "_need_latents", self.loss is not None and self.loss.needs_latents)
 
     def needs_training_samples(self, samples: Samples) -> bool:
         """Return whether the latents of these samples depend on all of the training samples."""

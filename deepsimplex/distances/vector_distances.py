@@ -19,6 +19,7 @@ class.
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, ClassVar
 
 import keras
@@ -150,7 +151,7 @@ class _Products:
         """Fill ``out`` [A, B] with the products of points [A, d] and [B, d]."""
         shares = list(parts(slice(0, len(rows)), -(-len(rows) // self._threads)))
         with self._libraries.limit(limits=1, user_api="blas"):
-            list(self._pool.map(lambda share: np.matmul(rows[share], columns.T, out=out[share]), shares))
+            list(self._pool.map(np.matmul, (rows[s] for s in shares), repeat(columns.T), (out[s] for s in shares)))
 
 
 class _Side:

@@ -50,13 +50,6 @@ def log_density(z: Any) -> Any:
     return -0.5 * tf.square(z) - LOG_SQRT_TWO_PI
 
 
-def _log_ndtr_tail(z: Any) -> Any:
-    """log Phi(z) for z far below zero: the asymptotic series with its odd double factorials."""
-    inverse = 1.0 / tf.square(z)
-    series = -inverse * (1.0 - inverse * (3.0 - inverse * (15.0 - inverse * (105.0 - inverse * 945.0))))
-    return log_density(z) - tf.math.log(-z) + log1p(series)
-
-
 @traced_once
 @tf.custom_gradient
 def log_ndtr(z: Any) -> Any:
@@ -74,7 +67,11 @@ def log_ndtr(z: Any) -> Any:
     tail = _TAIL[z.dtype.name]
     outside = ndtr(-tf.abs(tf.maximum(z, tail)))
     value = tf.where(z > 0, log1p(-outside), tf.math.log(tf.maximum(outside, smallest_normal(z.dtype))))
-    value = tf.where(z < tail, _log_ndtr_tail(tf.minimum(z, tail)), value)
+    # Far below zero the asymptotic series, with its odd double factorials.
+    far = tf.minimum(z, tail)
+    inverse = 1.0 / tf.square(far)
+    series = -inverse * (1.0 - inverse * (3.0 - inverse * (15.0 - inverse * (105.0 - inverse * 945.0))))
+    value = tf.where(z < tail, log_density(far) - tf.math.log(-far) + log1p(series), value)
 
     def gradient(upstream: Any) -> Any:
         return upstream * tf.exp(log_density(z) - value)
