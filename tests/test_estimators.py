@@ -244,7 +244,7 @@ def test_pickle_and_refit_predict_the_same(classifier, wine):
 
 @each_classifier
 def test_failed_refit_keeps_earlier_fit(classifier, wine):
-    """Of other features and classes, and refused when all is done but to keep what was learned."""
+    """The refit has other features and classes, and fails in its last step."""
     X, y, X_test, _ = wine
     again = fitted(classifier, X, y)
     watch = {"callback": lambda step: interrupted(again, X_test)}
@@ -266,7 +266,7 @@ def test_failed_refit_keeps_earlier_fit(classifier, wine):
 
 
 def interrupted(classifier, X):
-    """As by a user, who finds the classifier without what it had learned before."""
+    """Check that the classifier is unfitted during a refit, then interrupt it."""
     with pytest.raises(NotFittedError):
         classifier.predict(X)
     raise KeyboardInterrupt
@@ -359,7 +359,7 @@ def test_regressors_without_std_use_residuals(wine):
 
 @pytest.mark.slow
 def test_latents_include_documented_noise():
-    """Of so many equal rows the latent function is known well, and an observation of it is not."""
+    """Many equal rows determine the latent function well, but not a single observation."""
     X, y = np.zeros((300, 1)), np.arange(300) % 2
     noise = float(np.std(ds.targets.ILR().fit_transform(X, y).loc))
 
@@ -434,7 +434,7 @@ def test_transformed_target_regressor_uses_residuals(wine):
 
 
 class Patchy(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """States one deviation for all outputs of some rows alone."""
+    """Returns one standard deviation for all outputs of some rows only."""
 
     def __init__(self, differ):
         self.differ = differ

@@ -67,7 +67,7 @@ class TrainingLabels:
             if self._need_latents:
                 latents = self._latents(labels, x, fit=True)
                 self._adapt_loss(latents.loc, labels.values)
-            return samples.with_labels(lambda _: self._training_labels(labels, latents), self.scores)
+            return samples.with_labels(lambda _: self._with_latents(labels, latents), self.scores)
         if self.loss is not None and self.loss.needs_adapt:
             table, spec = self.target.table(self.num_classes), samples.spec[1]
             if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
@@ -88,7 +88,7 @@ class TrainingLabels:
 
     def _replacement(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
         labels = Labels.of(y, scores=self.scores)
-        return self._training_labels(labels, self._latents(labels, x) if self._need_latents else None)
+        return self._with_latents(labels, self._latents(labels, x) if self._need_latents else None)
 
     def _with_latents(
         self, labels: Labels, latents: LatentGaussian | None

@@ -1,4 +1,4 @@
-"""What pictures of decision regions show, read from their artists; never pixels."""
+"""Figures of decision regions, checked by their artists, not by pixels."""
 
 import numpy as np
 import pytest
@@ -403,7 +403,7 @@ def test_figure_is_not_clipped(X):
 
 
 class Broken:
-    """Gives what it is told to give."""
+    """A classifier with given probabilities."""
 
     def __init__(self, answer, **attributes):
         self.answer = answer

@@ -1,4 +1,4 @@
-"""What reliability diagrams show beyond the plain one, read from their artists; never pixels."""
+"""Reliability diagrams with bands and panels, checked by their artists, not by pixels."""
 
 import io
 
@@ -97,7 +97,7 @@ def test_one_class_is_drawn_against_the_rest(digits):
 
 
 def test_legend_does_not_cover_curve():
-    """Underconfident: right more often than said, above the diagonal; overconfident: below."""
+    """Underconfident curves lie above the diagonal, overconfident ones below."""
     for probability, right, corner in ((0.3, 1, "lower right"), (0.7, 0, "upper left")):
         p = np.tile([[1 - probability, probability]], (20, 1))
         ax = plots.reliability(np.full(20, right), p).axes[0]

@@ -216,7 +216,7 @@ def test_adapt_chooses_samples_of_the_class(make):
 
 @pytest.mark.slow
 def test_adapt_reads_a_data_set_once_and_draws_from_rare_classes():
-    """Of a class of few among many samples too."""
+    """Prototypes of a rare class are drawn too."""
     reads = []
     X = np.random.default_rng(0).normal(size=(2000, 3)).astype("float32")
     y = (np.arange(2000) % 400 == 399).astype("int64")
