@@ -1,6 +1,7 @@
 """The scikit-learn classifiers: scikit-learn's own checks, labels of every kind, and common uses."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -301,7 +302,8 @@ def test_random_generator_draws_new_seed_for_every_fit(classifier, wine):
 @pytest.mark.parametrize("random_state", [-1, 2**32, 0.5, True, "0", np.random.default_rng(0)])
 def test_invalid_random_state_raises(classifier, random_state, wine):
     X, y, *_ = wine
-    with pytest.raises(ValueError, match=r"random_state must be a whole number in \[0, 2\*\*32\)"):
+    value = repr(random_state).split(" at ")[0]  # clone copies a Generator
+    with pytest.raises(ValueError, match=rf"random_state must.*found {re.escape(value)}"):
         clone(classifier).set_params(random_state=random_state).fit(X, y)
 
 

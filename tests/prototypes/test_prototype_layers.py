@@ -272,7 +272,7 @@ def network(head, num_classes=3, target="vertices"):
 
 def test_adapt_to_invalid_arguments_raises():
     for y in (keras.layers.Flatten(), None):
-        with pytest.raises(TypeError, match=f"y must hold the labels of the samples; found {type(y).__name__}"):
+        with pytest.raises(TypeError, match=rf"y must.*found {type(y).__name__}"):
             PrototypeScores(2).adapt(np.eye(4), y)
     with pytest.raises(TypeError, match=r"ard must.*found 'yes'"):
         PrototypeGaussianProcess(2, ard="yes")
