@@ -77,7 +77,7 @@ def open_page(driver: WebDriver, address: str) -> None:
 
 
 def errors(driver: WebDriver) -> list[str]:
-    """What the page complained of on its console."""
+    """Errors on the page's console."""
     return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
 
 

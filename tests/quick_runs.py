@@ -13,7 +13,7 @@ from deepsimplex.monitoring import CalibrationBoard
 
 @contextmanager
 def without_pictures(*, export: bool = True, eager: bool = False) -> Iterator[None]:
-    """Runs inside the block draw nothing, and export no SavedModel or trace no function if told so.
+    """Skip figures of runs, and on request the SavedModel or the tracing of functions.
 
     A few steps take less time eagerly than the tracing of the functions that train, validate and predict.
     """

@@ -114,7 +114,7 @@ TRAINING = sorted(path for path in (PACKAGE.parent / "training").rglob("*.py") i
 
 
 def test_training_scripts_import_public_rooms_only() -> None:
-    """What users import: the package and its rooms, no module inside them."""
+    """Scripts import the package and its rooms, no module inside them."""
     for path in TRAINING:
         for module in imported_modules(path):
             first, *rest = module.split(".")

@@ -109,7 +109,7 @@ def test_classifier_of_a_step_does_not_change(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def whole_fits(tmp_path_factory):
-    """What is written of every iteration, by the name of a classifier."""
+    """Events of every iteration, by the name of a classifier."""
     return functools.cache(lambda name: written_of(name, 1, tmp_path_factory.mktemp(name)))
 
 

@@ -83,7 +83,7 @@ def test_call_predict_and_read_out_agree(fitted, four):
 
 @pytest.mark.slow
 def test_predictions_of_arrays_and_streams_agree(fitted, four, capsys):
-    """Without one they take a shorter way; callbacks are called on either."""
+    """Predictions without a progress bar or callbacks take a faster path."""
     _, (x_test, _) = four
     p = fitted.predict(x_test, verbose=0)
     assert capsys.readouterr().out == ""
@@ -353,7 +353,7 @@ def test_ssim_without_data_range_raises(few):
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "mean"])
 def test_fit_does_not_depend_on_pixel_units(target, few):
-    """Behind a backbone that scales them: pixels 0 to 255, bytes and thousandths train to the same probabilities."""
+    """With a rescaling layer, pixels 0 to 255, bytes and thousandths give the same probabilities."""
     (x, y), (x_test, _) = few
     x, x_test = (np.round(255 * part) / 255 for part in (x, x_test))  # what bytes hold
 

@@ -44,7 +44,7 @@ def batched(*parts, size=50):
 
 
 def first_weight(model):
-    """Of those that are trained; the scale of compositions comes before them."""
+    """First trainable weight; the scale of compositions precedes it."""
     return model.trainable_weights[0].numpy()
 
 
@@ -170,7 +170,7 @@ def test_compositions_have_requested_mass(mass, few):
 @pytest.mark.slow
 @pytest.mark.parametrize(("objective", "covariance"), [("hybrid", "full"), ("composition", "diagonal")])
 def test_objectives_train_through_sampling_readout(objective, covariance, four):
-    """Of few points and three classes, whose graph is small. The class objective is a term of the hybrid one."""
+    """Few points and three classes keep the graph small. The hybrid objective contains the class objective."""
     (x, y), (x_test, y_test) = ((x[y < 3], y[y < 3]) for x, y in four)
     readout = ds.readout.ArgmaxReadout(method="quasi_monte_carlo", num_points=16)
     model = make(objective, num_classes=3, covariance=covariance, readout=readout)
@@ -449,7 +449,7 @@ def test_weights_contain_composition_tau(few, tmp_path):
 
 @pytest.mark.slow
 def test_resumed_fit_equals_uninterrupted_fit(four, tmp_path):
-    """Of the loss that learns something before the first step, its scale."""
+    """The scale of compositions is computed before the first step."""
     (x, y), _ = four
 
     class Cut(keras.callbacks.Callback):
@@ -475,7 +475,7 @@ def test_resumed_fit_equals_uninterrupted_fit(four, tmp_path):
 
 @pytest.mark.slow
 def test_xla_equals_eager_training(four):
-    """Keras compiles with XLA wherever there is a GPU."""
+    """Keras compiles with XLA on a GPU."""
     (x, y), _ = four
     losses = []
     for compiled in (False, True):

@@ -78,7 +78,7 @@ def test_invalid_export_arguments_raise_before_writing(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         classifier.export(tmp_path / "m")
     classifier.fit(X, y)
-    with pytest.raises(ValueError, match="format must be one of tf_saved_model, onnx; found 'litert'"):
+    with pytest.raises(ValueError, match=r"format must.*found 'litert'"):
         classifier.export(tmp_path / "m", format="litert")
     with pytest.raises(ValueError, match="class_names must hold 3 different names"):
         classifier.export(tmp_path / "m", class_names=["a"])

@@ -1,4 +1,4 @@
-"""The gallery: every figure has an entry, and what is drawn is written."""
+"""The gallery of figures: entries, pictures and pages."""
 
 from pathlib import Path
 

@@ -142,7 +142,7 @@ def arrays(request, tmp_path_factory):
 
 
 def test_inconsistent_arrays_with_valid_checksum_raise(arrays, tmp_path):
-    """Or left out of what is predicted, as counts of what the training did."""
+    """Changed arrays raise, unless predictions do not depend on them, as on counts of training steps."""
     path = tmp_path / "changed.npz"
     save_arrays(path, KEY, arrays)
     expected = ds.load(path).predict_proba(X)

@@ -145,7 +145,7 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
         (lambda: prototypes.fit_glvq(P, [0, 1], P[:, :2], [0, 1]), r"X and W must.*found shapes \(2, 3\) and \(2, 2\)"),
         (lambda: prototypes.initial_prototypes(P, [0, 1], "a"), r"number must.*found 'a'"),
         (lambda: backbones.cnn(dropout="much"), r"dropout must.*found 'much'"),
-        (lambda: backbones.mlp(activation=set()), r"activation must.*found set\(\)"),
+        (lambda: backbones.mlp(activation=set()), r".*activation.*set\(\)"),
         (lambda: estimators.LVQ1().fit("much", [0, 1]), "X: "),
         (lambda: estimators.LVQ1().fit(P, [0, 1j]), "y: "),
         (lambda: experiments.load_config("no.yaml", overrides=[3]), r"overrides must.*found 3"),

@@ -150,6 +150,6 @@ def test_unsupported_pipeline_raises_before_writing(data, tmp_path):
         export_pipeline(make_pipeline(FunctionTransformer(np.abs), ds.GLVQ()).fit(X, y), tmp_path / "m.onnx")
     with pytest.raises(TypeError, match="pipeline must end in a classifier of deepsimplex, with export"):
         export_pipeline(make_pipeline(StandardScaler(), Ridge()).fit(X, y), tmp_path / "m.onnx")
-    with pytest.raises(ValueError, match=r"filepath must end in .onnx for format='onnx'; found 'm'"):
+    with pytest.raises(ValueError, match=r"filepath must.*found 'm'"):
         export_pipeline(make_pipeline(StandardScaler(), ds.GLVQ()).fit(X, y), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []

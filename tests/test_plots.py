@@ -1,4 +1,4 @@
-"""What the figures show, read from their artists; never pixels."""
+"""Figures, checked by their artists, not by pixels."""
 
 import numpy as np
 import pytest

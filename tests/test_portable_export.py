@@ -185,7 +185,7 @@ def test_constant_tensors_are_constants_in_onnx(samples, tmp_path):
     ("name", "format", "message"),
     [
         ("m.onnx", "onxx", "format must be one of"),
-        ("m.pb", "onnx", r"filepath must end in .onnx for format='onnx'; found 'm.pb'"),
+        ("m.pb", "onnx", r"filepath must.*found 'm.pb'"),
         ("m", "litert", r"filepath must end in .tflite"),
     ],
 )

@@ -115,7 +115,7 @@ def reported(folder: Path, printed: str) -> None:
 
 
 class Check(NamedTuple):
-    """What must hold after an example, which is known by a text that no other has."""
+    """A check that follows an example, which is identified by a unique text."""
 
     after: Callable[[Path, str], None]
     epochs: int | None = None  # in place of the example's

@@ -110,8 +110,8 @@ def test_callback_receives_only_the_final_fit(iris):
     ("target", "smoothing", "message"),
     [
         ("ilr", "validation", r"smoothing must.*found 'validation'"),
-        ("one_hot", "validate", "needs a target that leaves a choice .* found OneHot"),
-        ("casimac", "train", "needs a target that leaves a choice"),
+        ("one_hot", "validate", "smoothing='validate' needs.*found OneHot"),
+        ("casimac", "train", "smoothing='train' needs.*found CASIMAC"),
     ],
 )
 def test_invalid_smoothing_raises(target, smoothing, message, iris):

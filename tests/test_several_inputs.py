@@ -81,15 +81,15 @@ def test_input_dtype_of_single_inputs(data, tmp_path):
     model.export(tmp_path / "m", input_dtype={"image": "uint8"})
     p = ds.export.load_served(tmp_path / "m").predict({**data[0], "image": pixels})["class_probabilities"]
     np.testing.assert_allclose(p, model.predict_proba({**data[0], "image": pixels / np.float32(255)}), atol=1e-5)
-    with pytest.raises(ValueError, match="a key of input_dtype must be one of table, image; found 'images'"):
+    with pytest.raises(ValueError, match=r"a key of input_dtype must.*found 'images'"):
         model.export(tmp_path / "n", input_dtype={"images": "uint8"})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: {"image": x["image"]}, r"samples must be a dict of the inputs .*, as exported; found \['image'\]"),
-        (lambda x: x["image"], r"samples must be a dict of the inputs .*; found ndarray"),
+        (lambda x: {"image": x["image"]}, r"samples must.*found \['image'\]"),
+        (lambda x: x["image"], r"samples must.*found ndarray"),
         (lambda x: {**x, "more": x["table"]}, "found .*'more'"),
         (lambda x: {**x, "table": x["table"][:, :2]}, r"samples\['table'\] must have shape \['N', 3\], as exported"),
         (lambda x: {**x, "table": x["table"][:5]}, "as many rows in every input; found .*5"),
@@ -155,7 +155,7 @@ def test_casimac_with_one_named_input(data):
     [
         (
             "euclidean",
-            "x must be a single array for a distance between arrays; found several inputs. Give",
+            r"x must.*found several inputs. Give",
         ),
         (
             ds.distances.Embedding(keras.Sequential([keras.Input((2,), name="other"), keras.layers.Identity()])),

@@ -132,8 +132,9 @@ class Fitted:
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit with held-out samples first")
 
     def get_config(self) -> dict[str, Any]:
-        """Fitted attributes, as numbers and lists; empty before the fit."""
-        return {name: _plain(getattr(self, name)) for name in self.fitted_attributes} if self.is_fitted else {}
+        """Arguments of the constructor and, after the fit, fitted attributes, as numbers and lists."""
+        names = [*constructor_parameters(type(self)), *(self.fitted_attributes if self.is_fitted else ())]
+        return {name: _plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -45,6 +45,10 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     (None, 50)
     """
     check_number(dropout, "dropout", least=0, below=1)
+    try:
+        keras.activations.get(activation)
+    except (TypeError, ValueError):
+        raise ValueError(f"activation must be a Keras activation, such as 'relu'; found {activation!r}") from None
     layers: list[Any] = [keras.layers.Flatten()]
     for units in _check_sizes(hidden, "hidden"):
         layers += [keras.layers.Dense(units, activation=activation), keras.layers.Dropout(dropout)]

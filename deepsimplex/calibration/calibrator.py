@@ -19,9 +19,9 @@ class Calibration(Fitted, ABC):
     """Base class of the calibrations, which ``calibrate`` of a classifier fits.
 
     A subclass defines ``fit_outputs`` and one of ``apply_latent`` and ``apply_probabilities``, which both are the
-    identity here, and lists the attributes that fitting sets in ``fitted_attributes``. Arguments
-    of the constructor are added to ``get_config``. Register the class with
-    ``keras.saving.register_keras_serializable``, so that classifiers that hold it can be saved.
+    identity here, and lists the attributes that fitting sets in ``fitted_attributes``; arguments of the constructor are
+    kept as attributes of the same names. Register the class with ``keras.saving.register_keras_serializable``, so that
+    classifiers that hold it can be saved.
 
     Examples
     --------

@@ -169,8 +169,3 @@ class ConformalSets(Fitted):
         weights = np.random.default_rng(self.seed).uniform(1e3, 1e4, p.shape[-1])
         total = tf.linalg.matvec(p, tf.constant(weights, p.dtype))[:, tf.newaxis]
         return total - tf.floor(total)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor and the fitted attributes, as numbers and lists."""
-        names = ("coverage", "method", "by_class", "penalty", "free_classes", "seed")
-        return {**{name: getattr(self, name) for name in names}, **super().get_config()}

@@ -353,4 +353,6 @@ def seed_of(random_state: Any) -> int:
             return int(random_state)
     elif random_state is None or isinstance(random_state, np.random.RandomState):
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    raise ValueError(f"random_state must be a whole number from 0, a RandomState or None; found {random_state!r}")
+    raise ValueError(
+        f"random_state must be a whole number in [0, 2**32), a RandomState or None; found {random_state!r}"
+    )

@@ -118,9 +118,7 @@ class GPLVQ(PrototypeClassifier):
         parameters = self._parameters("noise_variance", "learning_rate", "decay", "max_iter")
         return fit_gplvq(X, signs, W, prototype_signs, lengthscale=self.lengthscale_, **parameters, rng=rng, **options)
 
-    def _keep_decision(
-        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], *samples: Any
-    ) -> None:
+    def _keep_decision(self, state: PrototypeFit, labels: Any, X: Any, y: Any, weights: Any) -> None:
         runs = _runs(labels)
         self.prototype_labels_ = self.classes_[np.tile(labels, len(runs))]
         self.prototype_runs_ = self.classes_[np.repeat(runs, len(labels))]

@@ -163,9 +163,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         self.prototypes_ = state.prototypes * self.width_ + self.center_
         return self
 
-    def _keep_decision(
-        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64], weights: Any
-    ) -> None:
+    def _keep_decision(self, state: PrototypeFit, labels: Any, X: Any, y: Any, weights: Any) -> None:
         """Set ``prototype_labels_``, ``wins_`` and other attributes of the decision."""
         self.prototype_labels_ = self.classes_[labels]
         distances = finite_squared_distances(X, state.prototypes, state.omega)

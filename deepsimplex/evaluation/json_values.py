@@ -1,8 +1,8 @@
-"""Results as strict JSON."""
+"""Results as strict JSON, and as aligned text."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,22 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> str:
+    """Align the cells of rows in columns: the first to the left, the others to the right.
+
+    Examples
+    --------
+    >>> print(text_table([["accuracy", "0.9"], ["Brier score", "0.25"]]))
+    accuracy      0.9
+    Brier score  0.25
+    """
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return "\n".join(
+        "  ".join([head.ljust(first), *(cell.rjust(width) for cell, width in zip(cells, others, strict=True))])
+        for head, *cells in rows
+    )
 
 
 class JSONResult:

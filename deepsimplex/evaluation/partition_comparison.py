@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.json_values import JSONResult
+from deepsimplex.evaluation.json_values import JSONResult, text_table
 from deepsimplex.evaluation.standardized_partition import (
     SCALED_MEASURES,
     StandardizedPartition,
@@ -43,15 +43,11 @@ class PartitionComparison(JSONResult):
 
     def __str__(self) -> str:
         depths = {partition.depth for partition in self.partitions.values()}
-        corner = f"depth {', '.join(map(str, sorted(depths)))}"
-        heads = [*map(measure_title, SCALED_MEASURES), " alone"]
-        width = max(map(len, [corner, *self.partitions]))
-        lines = ["  ".join([f"{corner:<{width}}", *heads])]
+        rows = [[f"depth {', '.join(map(str, sorted(depths)))}", *map(measure_title, SCALED_MEASURES), "alone"]]
         for name, partition in self.partitions.items():
-            values = [*map(partition.measures().get, SCALED_MEASURES), partition.alone]
-            cells = [f"{value:>z{len(head)}.4f}" for value, head in zip(values, heads, strict=True)]
-            lines.append("  ".join([f"{name:<{width}}", *cells]))
-        return "\n".join(lines)
+            values = [*map(partition.measures().__getitem__, SCALED_MEASURES), partition.alone]
+            rows.append([name, *(f"{value:z.4f}" for value in values)])
+        return text_table(rows)
 
 
 def compare_partitions(

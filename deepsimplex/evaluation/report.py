@@ -18,7 +18,7 @@ from deepsimplex.evaluation import (
     uncertainty,
 )
 from deepsimplex.evaluation.bootstrap import SCORES, Interval, ResampledScore, check_resampling, resample
-from deepsimplex.evaluation.json_values import JSONResult
+from deepsimplex.evaluation.json_values import JSONResult, text_table
 
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 """The parts of the Brier score, in the order of ``BrierDecomposition``."""
@@ -145,21 +145,16 @@ class Report(JSONResult):
         fields = self.as_dict()
         intervals, level = fields.pop("intervals", {}), fields.pop("level", None)
         del fields["k"], fields["coverage"]  # shown in the labels
-        labels = {name: self.label(name) for name in fields}
-        width = max(map(len, labels.values()))
-        lines = [
-            f"{labels[name]:<{width}}  " + (f"{value:>z10.4f}" if isinstance(value, float) else f"{value:>10d}")
+        rows = [
+            [self.label(name), f"{value:>z10.4f}" if isinstance(value, float) else f"{value:>10d}"]
             for name, value in fields.items()
         ]
         if level is None:
-            return "\n".join(lines)
-        texts = [
-            f"{intervals[name][0]:z.4f} to {intervals[name][1]:z.4f}" if name in intervals else "" for name in fields
-        ]
-        title = f"{100 * level:g}% interval"
-        across = max(map(len, [title, *texts]))
-        lines = [f"{line}  {text:>{across}}" for line, text in zip(lines, texts, strict=True)]
-        return "\n".join([f"{'':<{width + 12}}  {title:>{across}}", *lines, INTERVALS_NOTE])
+            return text_table(rows)
+        bounds = [intervals.get(name) for name in fields]
+        texts = ["" if bound is None else f"{bound[0]:z.4f} to {bound[1]:z.4f}" for bound in bounds]
+        rows = [["", "", f"{100 * level:g}% interval"], *([*row, text] for row, text in zip(rows, texts, strict=True))]
+        return f"{text_table(rows)}\n{INTERVALS_NOTE}"
 
 
 def report(

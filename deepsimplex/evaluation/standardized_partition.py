@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_whole
-from deepsimplex.evaluation.json_values import JSONResult, json_value
+from deepsimplex.evaluation.json_values import JSONResult, json_value, text_table
 from deepsimplex.evaluation.memberships import check_class_numbers, check_membership, mean_closeness
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
 
@@ -157,7 +157,7 @@ class StandardizedPartition(JSONResult):
     def __str__(self) -> str:
         samples, n = self.membership.shape
         lines = [f"{samples} samples, {n} classes, depth {self.depth}, {self.alone:.1%} alone in their region", ""]
-        lines += [f"{measure_title(name):<31}{value:>z8.4f}" for name, value in self.measures().items()]
+        lines.append(text_table([[measure_title(name), f"{value:z.4f}"] for name, value in self.measures().items()]))
         largest = np.argsort([-region.samples for region in self.regions], kind="stable")[:REGIONS_SHOWN]
         shown = [self.regions[position] for position in np.sort(largest)]
         names = [" > ".join(map(str, region.order)) for region in shown]

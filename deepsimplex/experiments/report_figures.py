@@ -25,6 +25,7 @@ MAX_SVG_BYTES = 60_000  # a larger drawing, such as one of thousands of points, 
 WIDE = 560  # CSS pixels
 PANELS = 20  # classes with a diagram each
 IMAGES, COLUMNS = 6, 2  # images shown of each run, and how many side by side
+Draw = Callable[[Run, float], tuple[Figure, str] | None]  # from a run and a level to a figure and its description
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,31 @@ def partition_figures(comparison: PartitionComparison) -> tuple[EmbeddedFigure, 
 
 def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object]) -> list[Section]:
     """Draw every section of figures that these runs allow."""
+    drawn = []
+    for title, text, draw, missing in _figures_by_run(runs, level):
+        figures, without = [], []
+        for run in runs:
+            try:
+                figure = draw(run, level)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{run.name}, {title.lower()}: {error}") from error
+            if figure is None:
+                without.append(run.name)
+            else:
+                figures.append(embed(figure[0], f"{title} of {run.name}: {figure[1]}", run.name))
+        if figures:
+            announce(f"picture: {title.lower()}")
+            drawn.append(Section(title, text, tuple(figures), f"{missing}: {', '.join(without)}." if without else ""))
+    announce("picture: risk and coverage")
+    drawn.append(_risk_coverage(runs))
+    if any(run.history for run in runs):
+        announce("picture: learning curves")
+        drawn.append(_learning_curves(runs))
+    return drawn
+
+
+def _figures_by_run(runs: Sequence[Run], level: float) -> Sequence[tuple[str, str, Draw, str]]:
+    """Return title, text, function and reason for a missing figure of every section with a figure of each run."""
     percent = f"{100 * level:g}%"
     band = (
         " A gray band, where class probabilities vary with the latent, lies between the curves of classifiers that "
@@ -115,8 +141,7 @@ def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object
     )
     whiskers = f" Whiskers are {percent} intervals of probabilities that vary with the latent."
     no_images = "No images were kept"
-    drawn = []
-    for title, text, draw, missing in (
+    return (
         (
             "Reliability",
             "How often the assigned class is right, among samples predicted with similar confidence: on the diagonal "
@@ -153,42 +178,7 @@ def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object
             f"{no_images}, or none is misclassified, of",
         ),
         ("Confusion matrix", "Test samples by true and assigned class.", _confusion, ""),
-    ):
-        section = _each(title, text, runs, level, draw, missing)
-        if section is not None:
-            announce(f"picture: {title.lower()}")
-            drawn.append(section)
-    announce("picture: risk and coverage")
-    drawn.append(_risk_coverage(runs))
-    if any(run.history for run in runs):
-        announce("picture: learning curves")
-        drawn.append(_learning_curves(runs))
-    return drawn
-
-
-def _each(
-    title: str,
-    text: str,
-    runs: Sequence[Run],
-    level: float,
-    draw: Callable[[Run, float], tuple[Figure, str] | None],
-    missing: str,
-) -> Section | None:
-    """Make a section with a figure of each run for which ``draw`` returns one; None if there is no figure."""
-    figures, without = [], []
-    for run in runs:
-        try:
-            drawn = draw(run, level)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{run.name}, {title.lower()}: {error}") from error
-        if drawn is None:
-            without.append(run.name)
-        else:
-            figure, alt = drawn
-            figures.append(embed(figure, f"{title} of {run.name}: {alt}", run.name))
-    if not figures:
-        return None
-    return Section(title, text, tuple(figures), f"{missing}: {', '.join(without)}." if without else "")
+    )
 
 
 def _reliability(run: Run, level: float) -> tuple[Figure, str]:

@@ -61,27 +61,37 @@ def draw_features(
     >>> sorted(draw.columns[1].tolist())
     [0, 0, 1, 1]
     """
-    by_class = class_numbers is not None
+    reservoir = Reservoir(rows, rng) if class_numbers is None else Reservoir(0, rng, per_class=rows)
+    order = None
     if is_stream(x):
-        reservoir = Reservoir(0, rng, per_class=rows) if by_class else Reservoir(rows, rng)
-        blocks = Samples.of(x, y, labeled=by_class, name="samples").blocks(BATCH_SIZE)
-        for block, *labels in _without_small_blocks(blocks):
-            numbers = [] if class_numbers is None else [class_numbers(labels[0])]
-            reservoir.add((training_features(block, backbone), *numbers), *numbers)
-        draw = reservoir.drawn()
-        if not draw.given:
-            raise ValueError("samples must hold at least one sample; found none")
-        return draw
-    if class_numbers is not None:
-        if y is None or callable(y):  # such as a backbone in its place
-            raise TypeError(f"y must hold the labels of the samples; found {type(y).__name__}")
-        y = class_numbers(y)
-    draw = Samples.of(as_arrays(x), y, name="samples").draw(rows, rng, by_class)
-    # In random order and batches of equal size, for the batch statistics.
-    parts = np.array_split(rng.permutation(len(draw.rows)), -(-len(draw.rows) // BATCH_SIZE))
-    batches = (take(draw.columns, part) for part in parts)
-    columns = joined([(training_features(batch, backbone), *numbers) for batch, *numbers in batches])
-    return Draw(columns, draw.rows[np.concatenate(parts)], draw.given)
+        blocks = _without_small_blocks(
+            Samples.of(x, y, labeled=class_numbers is not None, name="samples").blocks(BATCH_SIZE)
+        )
+    else:
+        if class_numbers is not None:
+            if y is None or callable(y):  # such as a backbone in its place
+                raise TypeError(f"y must hold the labels of the samples; found {type(y).__name__}")
+            y = class_numbers(y)
+        samples = Samples.of(as_arrays(x), y, name="samples")
+        order = _random_order(samples.num_rows, None if class_numbers is None else y, rows, rng)
+        # Batches of equal size, for the batch statistics.
+        parts = np.array_split(order, -(-len(order) // BATCH_SIZE))
+        blocks = (take(samples.columns, part) for part in parts)
+    for block, *labels in blocks:
+        numbers = [] if class_numbers is None else [class_numbers(labels[0])]
+        reservoir.add((training_features(block, backbone), *numbers), *numbers)
+    draw = reservoir.drawn()
+    if not draw.given:
+        raise ValueError("samples must hold at least one sample; found none")
+    return draw if order is None else Draw(draw.columns, order[draw.rows], samples.num_rows)
+
+
+def _random_order(num_rows: int, labels: Any, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the positions of ``rows`` random rows, or of as many of every class if labels are given, shuffled."""
+    if labels is None:
+        return rng.permutation(num_rows)[:rows]
+    order = np.argsort(rng.random(num_rows))
+    return rng.permutation(np.concatenate([order[labels[order] == label][:rows] for label in np.unique(labels)]))
 
 
 def compute_features(batch: Any, backbone: Callable[..., Any] | None, training: bool = False) -> NDArray[np.float64]:

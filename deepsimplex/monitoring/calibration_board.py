@@ -198,17 +198,16 @@ class CalibrationBoard(keras.callbacks.Callback):
         assert self.validation is not None
         x, model = keras.tree.map_structure(np.asarray, self.validation.columns[0]), self.model
         arrays, outside = self._outputs(x), {} if self.outside is None else self._outputs(self.outside)
-        p, classifier = arrays["probabilities"], model if isinstance(model, SimplexClassifier) else None
-        names = self._names(range(p.shape[1]) if classifier is None else classifier.class_names)
-        labels = self._check_labels(p.shape[1])
-        outputs = ClassifierOutputs(labels, p, names, outside.get("probabilities"), as_images(x))
-        if classifier is None:
-            return outputs
-        latent, readout = {name: arrays[name] for name in ("loc", "scale")}, classifier.readout
-        outputs = replace(outputs, latent=latent, scores=readout.scores, readout=readout)
-        if not outside or len(p) < 2 * LEAST:
-            return outputs
-        return replace(outputs, features=arrays["features"], outside_features=outside["features"])
+        p = arrays["probabilities"]
+        names: Sequence[Any] = range(p.shape[1])
+        further: dict[str, Any] = {}
+        if isinstance(model, SimplexClassifier):
+            latent, names = {name: arrays[name] for name in ("loc", "scale")}, model.class_names
+            further = {"latent": latent, "scores": model.readout.scores, "readout": model.readout}
+            if outside and len(p) >= 2 * LEAST:
+                further |= {"features": arrays["features"], "outside_features": outside["features"]}
+        labels, images = self._check_labels(p.shape[1]), as_images(x)
+        return ClassifierOutputs(labels, p, self._names(names), outside.get("probabilities"), images, **further)
 
     # Estimators
 
@@ -232,9 +231,7 @@ class CalibrationBoard(keras.callbacks.Callback):
             return
         self._write_hyperparameters(estimator_hyperparameters(classifier))
         outputs = self._estimator_outputs(classifier, with_latents=True)
-        if self._pending is not None:
-            self._write(outputs)
-        self._write_details(outputs)
+        self._write(outputs, details=True)
         self._end(outputs)
 
     def _estimator_outputs(self, classifier: Any, with_latents: bool = False) -> ClassifierOutputs | None:
@@ -263,25 +260,26 @@ class CalibrationBoard(keras.callbacks.Callback):
         return [" ".join(str(name).split()) or str(k) for k, name in enumerate(names)]
 
     def _write(self, outputs: ClassifierOutputs | None, details: bool = False) -> None:
-        """Write pending values and those of the outputs; with ``details`` latents and pictures, too."""
-        values, self._pending = self._pending or {}, None
-        if outputs is not None:
-            if outputs.not_finite and not self._warned:
-                self._warned = True
-                warn_caller(
-                    f"after epoch {self._step} predictions of {outputs.not_finite} validation samples are NaN or "
-                    "infinite: training has diverged. While this lasts scores are written as NaN, and no pictures. A "
-                    "smaller learning rate may help"
-                )
-            values |= summary_values(outputs, self.bins)
-        self._file.write(self._step, values)
-        if details:
-            self._write_details(outputs)
-
-    def _write_details(self, outputs: ClassifierOutputs | None) -> None:
-        if outputs is not None:
+        """Write pending values, with the scores of the outputs; with ``details`` latents and pictures, too."""
+        if self._pending is not None:
+            values, self._pending = self._pending, None
+            if outputs is not None:
+                self._warn_of_divergence(outputs)
+                values |= summary_values(outputs, self.bins)
+            self._file.write(self._step, values)
+        if details and outputs is not None:
             drawn = pictures(outputs, self.seed) if self.pictures else {}
             self._file.write(self._step, latents(outputs) | drawn)
+
+    def _warn_of_divergence(self, outputs: ClassifierOutputs) -> None:
+        """Warn once in a fit about predictions that are not finite."""
+        if outputs.not_finite and not self._warned:
+            self._warned = True
+            warn_caller(
+                f"after epoch {self._step} predictions of {outputs.not_finite} validation samples are NaN or "
+                "infinite: training has diverged. While this lasts scores are written as NaN, and no pictures. A "
+                "smaller learning rate may help"
+            )
 
     def _write_hyperparameters(self, hyperparameters: Mapping[str, Any]) -> None:
         texts = {}

@@ -95,9 +95,7 @@ class RelativeDistanceCost:
         self._members = members(labels, int(max(y.max(), labels.max())) + 1)
         self._floor = _FLOOR * float(np.average(np.einsum("nd,nd->n", X, X), weights=weights)) or _FLOOR
 
-    def __call__(
-        self, W: NDArray[np.float64], Omega: NDArray[np.float64] | None = None
-    ) -> tuple[float, NDArray[np.float64], Any]:
+    def __call__(self, W: Value, Omega: Value | None = None) -> tuple[float, Value, Any]:
         """Compute the cost and its gradient.
 
         Parameters
@@ -134,9 +132,7 @@ class RelativeDistanceCost:
                     by_omega += weighted.T @ (X - W[winner])
         return value, -pulls if Omega is None else -pulls @ Omega, by_omega
 
-    def _winners(
-        self, Z: NDArray[np.float64], V: NDArray[np.float64], y: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _winners(self, Z: Value, V: Value, y: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Find the nearest prototype of the class of every row, and the nearest of the other classes."""
         nearness = Z @ (-2.0 * V.T)
         nearness += np.einsum("pm,pm->p", V, V)

@@ -74,7 +74,7 @@ def test_embedding_of_a_keras_model():
     [
         ("euclidian", ValueError, "did you mean 'euclidean'"),
         ("zzz", ValueError, r"distance must.*found 'zzz'$"),
-        ("ssim", ValueError, "window"),
+        ("ssim", TypeError, "SSIM.*window"),
         ({"name": "ssim", "windw": 5}, ValueError, "windw"),
         ({"window": 5}, TypeError, r"distance must.*found \{'window'"),
         (SSIM, TypeError, "not a class"),

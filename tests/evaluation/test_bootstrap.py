@@ -69,7 +69,7 @@ def test_resamples_keep_their_strata_and_their_seed():
 
 @pytest.mark.slow
 def test_interval_of_accuracy_equals_binomial():
-    """Of 200 test sets' 90% intervals about 180 hold the true accuracy, and their width is about right."""
+    """About 180 of 200 intervals at 90% contain the true accuracy, and their width is about right."""
     rng = np.random.default_rng(0)
     p = np.tile([0.7, 0.3], (200, 1))
     intervals = [
@@ -91,7 +91,7 @@ def brier_reliability(y, p):
     ("metric", "limits"), [(evaluation.classwise_calibration_error, None), (brier_reliability, (0, 2))]
 )
 def test_intervals_of_biased_scores_cover_the_true_value(metric, limits):
-    """What 100 000 samples show; the scores of 500 lie above it, and resamples of those still higher."""
+    """The true value is that of 100 000 samples; scores of 500 samples exceed it, those of resamples even more."""
     truth = metric(*sure_predictions(5, 100_000, 1))
     sets = [sure_predictions(5, 500, seed) for seed in range(2, 18)]
     assert np.mean([metric(y, p) for y, p in sets]) > 1.1 * truth

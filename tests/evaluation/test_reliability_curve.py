@@ -132,7 +132,7 @@ def test_two_classes_in_closed_form():
 
 
 def test_band_curves_equal_curves_of_interval_ends():
-    """Two columns that sum to one make each end a classifier of its own, which reliability_curve can draw."""
+    """Two columns that sum to one make each end a classifier that reliability_curve can draw."""
     rng = np.random.default_rng(0)
     q, y = rng.uniform(size=300), rng.integers(0, 2, 300)
     low, high = q * rng.uniform(size=300), 1 - (1 - q) * rng.uniform(size=300)

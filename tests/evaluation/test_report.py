@@ -13,7 +13,7 @@ LABELS, PROBABILITIES = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
 
 
 def score_of(name: str):
-    """What the report calls ``name``, as a function of labels and probabilities."""
+    """The score named ``name`` in the report, as a function of labels and probabilities."""
     if name == "top_k_accuracy":
         return lambda y, p: evaluation.top_k_accuracy(y, p, k=2)
     if name.startswith("brier_") and name != "brier_score":

@@ -113,7 +113,7 @@ def test_failed_write_keeps_the_earlier_file(tmp_path):
 
 
 class Harm:
-    """What an unpickled object could do."""
+    """An object with a side effect when unpickled."""
 
     def __reduce__(self):
         return (pytest.fail, ("unpickled",))

@@ -34,7 +34,7 @@ def surveyed(rows, seed=0):
 
 
 def test_sample_does_not_depend_on_blocks_and_has_every_class(monkeypatch):
-    """Of three hundred rows forty, and the one of a class that all but always is missed."""
+    """Forty of three hundred rows, with the single row of a rare class."""
     rare = np.where(np.arange(N) == 123, 7, 0)
     monkeypatch.setattr(module, "SAMPLE", 40)
     moments, (x, _, _weights, classes) = surveyed(ArraySamples(X, X, np.ones(N), rare))

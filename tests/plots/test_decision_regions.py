@@ -1,4 +1,4 @@
-"""What pictures of decision regions show, read from their artists; never pixels."""
+"""Figures of decision regions, checked by their artists, not by pixels."""
 
 import numpy as np
 import pytest
@@ -403,7 +403,7 @@ def test_figure_is_not_clipped(X):
 
 
 class Broken:
-    """Gives what it is told to give."""
+    """A classifier with given probabilities."""
 
     def __init__(self, answer, **attributes):
         self.answer = answer
@@ -425,9 +425,9 @@ class Broken:
         (
             {"classifier": Broken(lambda k: np.full(k, 0.5))},
             ValueError,
-            r"Broken.predict_proba.* p must.*found shape \(4,\)",
+            r"Broken\.predict_proba.* must.*found shape \(4,\)",
         ),
-        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, r"Broken\.predict_proba must.*found 1"),
+        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, r"Broken\.predict_proba.* must.*found 1"),
         (
             {"classifier": Broken(lambda k: np.full((k, 2), 0.5), classes_=["a", "b", "c"])},
             ValueError,

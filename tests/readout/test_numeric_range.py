@@ -112,6 +112,6 @@ OF_TEN = [-0.7368221518991323, -4.4253904977874556, -2.3840671655906453]
     ],
 )
 def test_log_probabilities_agree_with_high_precision(readout, loc, scale, expected):
-    """By mpmath: one-dimensional integrals over the common part of the scores, and over the logit of two classes."""
+    """The reference is mpmath's: integrals over the common part of the scores, and over the logit of two classes."""
     log_p = readout({"loc": tf.constant([loc], "float64"), "scale": tf.constant([[scale]], "float64")}, log=True)
     np.testing.assert_allclose(log_p[0, : len(expected)], expected, rtol=1e-6, atol=1e-15)

@@ -226,7 +226,7 @@ def test_points_have_the_moments_of_the_gaussian(num_points, dims):
 
 @pytest.mark.slow
 def test_narrow_gaussians_need_few_points():
-    """Two terms of the Taylor series are exact; the rest is as small as the third power of the deviation."""
+    """Two terms of the Taylor series are exact; the rest is of the order of the standard deviation cubed."""
     latent = latents(20, 9, "diagonal")
     narrow = LatentGaussian(latent.loc, 0.1 * latent.scale)
     error = at_once(narrow, method="quasi_monte_carlo", num_points=128) - at_once(narrow, num_points=2**17)

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 
 def density(z: float) -> float:
-    """Of the standard normal distribution; many times as fast for a single number as SciPy's, and so is the next."""
+    """Density of the standard normal distribution; for single numbers many times as fast as SciPy's."""
     return math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
 
 

@@ -31,7 +31,7 @@ def test_ilr_centers_have_stated_distance(n):
 
 @pytest.mark.parametrize(("n", "overlap"), [(2, 0.05), (3, 0.05), (5, 0.1), (10, 0.2)])
 def test_ilr_noise_keeps_proposition_one(n, overlap):
-    """Of 200 000 draws from class 0, at most the stated part lies nearer another center; for n = 2 exactly that."""
+    """At most the stated share of 200 000 draws from class 0 lies nearer another center; for n = 2 exactly that."""
     target = ILR(0.8, overlap)
     table, sigma = target.table(n), target.noise(n)[0, 0]
     draws = table.loc[0] + sigma * np.random.default_rng(n).standard_normal((200_000, n - 1))

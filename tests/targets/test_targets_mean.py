@@ -29,7 +29,7 @@ def test_mean_of_one_target_equals_the_target():
 
 
 def test_variances_of_independent_noises_are_averaged():
-    """Checked by simulation: the mean of draws from two targets has the stated mean and deviation."""
+    """Checked by simulation: the mean of draws from two targets has the stated mean and standard deviation."""
     members = [ILR(0.9, noise_scale=1.0), ILR(0.5, noise_scale=2.0)]
     mean = Mean(members)
     table = mean.table(3)
