@@ -425,9 +425,9 @@ class Broken:
         (
             {"classifier": Broken(lambda k: np.full(k, 0.5))},
             ValueError,
-            r"Broken\.predict_proba.* must.*found shape \(4,\)",
+            r"Broken.predict_proba gives must.*found shape \(4,\)",
         ),
-        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, r"Broken\.predict_proba.* must.*found 1"),
+        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, r"Broken\.predict_proba gives must.*found 1"),
         (
             {"classifier": Broken(lambda k: np.full((k, 2), 0.5), classes_=["a", "b", "c"])},
             ValueError,
