@@ -19,8 +19,10 @@ TRAINED = ["cross-entropy", "SNGP", "mixup", "deepsimplex"]
 def test_small_comparison_writes_table_runs_and_figure(tmp_path, monkeypatch):
     monkeypatch.setitem(benchmark.SIZES, "smoke", images.Size(640, 6))
     monkeypatch.setattr(benchmark, "MEMBERS", 1)
+    monkeypatch.setattr(images, "FAR", 200)
     for module in (images, measures):
         monkeypatch.setattr(module, "CORRUPTED", 10)
+        monkeypatch.setattr(module, "SEVERITIES", (1, 3))
     options = {
         "dataset": "digits",
         "size": "smoke",

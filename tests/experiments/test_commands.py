@@ -6,10 +6,10 @@ import json
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import keras
@@ -22,6 +22,7 @@ import deepsimplex as ds
 from deepsimplex import cli, experiments
 from deepsimplex._utils import atomic_files, progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
+from deepsimplex.experiments.backup import METADATA
 from deepsimplex.experiments.run_results import save_test_predictions
 from deepsimplex.experiments.training_run import load_split, make_target
 from deepsimplex.losses import get_loss
@@ -29,13 +30,27 @@ from tests.fresh_process import start
 from tests.quick_runs import without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-COMMAND = 'import runpy; runpy.run_module("deepsimplex.cli", run_name="__main__")'
+# Graphs are run as traced, as in the process of the tests: the weights are compared bit by bit.
+KILLED_AFTER_AN_EPOCH = """
+import os, runpy, signal
+import tensorflow as tf
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+from deepsimplex.experiments.backup import Backup
+back_up = Backup.on_epoch_end
+def kill(*arguments, **options):
+    back_up(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+Backup.on_epoch_end = kill
+runpy.run_module("deepsimplex.cli", run_name="__main__")
+"""
 SMALL = [
     "data.limit=600",
     "training.epochs=12",
     "training.learning_rate=0.01",
     "model.backbone={name: mlp, hidden: [32], dropout: 0.2}",
 ]
+
+FINISHED = ["data.validation_fraction=0.2", "export.input_dtype=uint8", "training.epochs=3"]
 
 
 def options(tmp_path: Path, *overrides: str) -> list[str]:
@@ -53,7 +68,7 @@ def checked(tmp_path: Path, *overrides: str) -> RunConfig:
 def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
     """A small run on digits, with validation samples: its folder, its options and what it printed."""
     place = tmp_path_factory.mktemp("runs")
-    arguments = options(place, "data.validation_fraction=0.2", "export.input_dtype=uint8", "training.epochs=3")
+    arguments = options(place, *FINISHED)
     printed = command("train", *arguments).stdout
     return RunFolder(place / "runs" / "digits" / "001"), arguments, printed
 
@@ -342,33 +357,25 @@ def test_only_the_targets_command_prints_progress_to_logs(tmp_path, monkeypatch,
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimized_graphs")
-def test_killed_run_resumes_to_the_same_weights(tmp_path, command):
-    epochs = "training.epochs=8"
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    with without_pictures(export=False):
-        command("train", *options(whole, epochs))
-
-    process = start(COMMAND, "train", *options(cut, epochs), outputs=tmp_path)
-    folder = RunFolder(cut / "runs" / "digits" / "001")
-    progress = folder.backup / "training_metadata.json"
-    for _ in range(1200):
-        if progress.exists() and progress.read_text() and json.loads(progress.read_text())["epoch"] >= 2:
-            break
-        time.sleep(0.05)
-    process.kill()
+def test_killed_run_resumes_to_the_same_weights(finished, tmp_path, command):
+    whole, _, _ = finished
+    given = options(tmp_path, *FINISHED)
+    process = start(KILLED_AFTER_AN_EPOCH, "train", *given, outputs=tmp_path)
     process.join()
+    assert process.exitcode == -signal.SIGKILL, (tmp_path / "stderr").read_text()
+    folder = RunFolder(tmp_path / "runs" / "digits" / "001")
+    assert json.loads((folder.backup / METADATA).read_text())["epoch"] == 1
     assert not folder.model.exists()
     with without_pictures(export=False):
-        printed = command("train", "--resume", *options(cut, epochs)).stdout
+        printed = command("train", "--resume", *given).stdout
     assert f"resuming {folder.path}" in printed
-    assert not (cut / "runs" / "digits" / "002").exists()
+    assert not (tmp_path / "runs" / "digits" / "002").exists()
 
-    expected = ds.load(whole / "runs" / "digits" / "001" / "model.keras").get_weights()
+    expected = ds.load(whole.model).get_weights()
     for one, other in zip(ds.load(folder.model).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert "finished already" in command("train", "--resume", *options(cut, epochs)).stdout
-    assert "seed changed" in command("train", "--resume", *options(cut, epochs, "seed=1"), code=2).stderr
+    assert "finished already" in command("train", "--resume", *given).stdout
+    assert "seed changed" in command("train", "--resume", *given, "seed=1", code=2).stderr
 
 
 def test_concurrent_runs_have_different_folders(tmp_path, monkeypatch):
@@ -461,12 +468,13 @@ def test_density_and_sets_are_fitted_after_training_and_saved(tmp_path):
         "calibration.coverage=0.8",
         "calibration.sets=aps",
         "calibration.density=nearest_neighbors",
-        "training.epochs=2",
+        "training.epochs=1",
+        "training.batch_size=210",
         "target={name: casimac, distance: cityblock, method: approximate, candidates_per_class: 1}",
     ]
     with without_pictures(export=False, eager=True):
         folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
-        plain = experiments.train(checked(tmp_path, "training.epochs=1"), verbose=0)
+        plain = experiments.train(checked(tmp_path, "data.limit=100", "training.epochs=1"), verbose=0)
     model, metrics = ds.load(folder.model), json.loads(folder.metrics.read_text())
     assert type(model.density).__name__ == "NeighborDistance"
     assert (model.prediction_sets.coverage, model.prediction_sets.method) == (0.8, "aps")

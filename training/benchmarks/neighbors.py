@@ -21,6 +21,7 @@ from training.benchmarks.resources import PeakMemory, seconds
 from training.results import Measurement, Output, ResultTable
 
 WINDOWS = (5, 13)
+COMPARED_WINDOWS = (3, 5, 7, 13)  # with scikit-image
 BLOCK = 1024  # images on either side of a block of the distance matrix that is timed
 PEER_PAIRS = 300
 AGREEMENT_PAIRS = 200
@@ -67,7 +68,7 @@ def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[Measurement]:
     """Largest difference to scikit-image on random pairs, and neighbors against brute force."""
     rng = np.random.default_rng(1)
     pairs = rng.integers(0, len(x), size=(AGREEMENT_PAIRS, 2))
-    for window in (3, 5, 7, 13):
+    for window in COMPARED_WINDOWS:
         images = x.astype(np.float64)  # in which scikit-image computes then
         expected = [1 - structural_similarity(images[i], images[j], win_size=window, data_range=1.0) for i, j in pairs]
         for dtype in ("float32", "float64"):
