@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import erfcx
 
 Format = Literal["onnx", "litert"]
-_format: contextvars.ContextVar[Format | None] = contextvars.ContextVar("format", default=None)
+portable_format: contextvars.ContextVar[Format | None] = contextvars.ContextVar("portable_format", default=None)
+"""The format whose operations graphs are traced from, inside of ``portable_operations``; else None."""
 # Degrees of the polynomial of erfc: relative errors below 1e-8 and 1e-14.
 _DEGREE = {"float32": 14, "float64": 30}
 # Columns that are sorted or left out together.
@@ -30,16 +31,11 @@ def portable_operations(format: Format) -> Iterator[None]:
     ...     round(float(erfc(tf.constant(1.0))), 6)
     0.157299
     """
-    token = _format.set(format)
+    token = portable_format.set(format)
     try:
         yield
     finally:
-        _format.reset(token)
-
-
-def portable() -> bool:
-    """Return whether portable operations are enabled."""
-    return _format.get() is not None
+        portable_format.reset(token)
 
 
 def erfc(x: Any) -> Any:
@@ -47,7 +43,7 @@ def erfc(x: Any) -> Any:
 
     The portable form is t exp(P(t) - x^2) with t = 2 / (2 + |x|) and a polynomial P.
     """
-    if not portable():
+    if portable_format.get() is None:
         return tf.math.erfc(x)
     distance = tf.abs(x)
     t = 2.0 / (2.0 + distance)
@@ -69,7 +65,7 @@ def _erfc_polynomial(dtype: str) -> list[float]:
 
 def log1p(x: Any) -> Any:
     """log(1 + x), accurate for small x."""
-    if not portable():
+    if portable_format.get() is None:
         return tf.math.log1p(x)
     u = 1.0 + x
     rounded = tf.equal(u, 1.0)
@@ -78,36 +74,36 @@ def log1p(x: Any) -> Any:
 
 def log_sigmoid(x: Any) -> Any:
     """log 1 / (1 + exp(-x))."""
-    return -softplus(-x) if portable() else tf.math.log_sigmoid(x)
+    return -softplus(-x) if portable_format.get() else tf.math.log_sigmoid(x)
 
 
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)). LiteRT's own overflows from 89 on."""
-    return tf.maximum(x, 0.0) + log1p(tf.exp(-tf.abs(x))) if portable() else tf.math.softplus(x)
+    return tf.maximum(x, 0.0) + log1p(tf.exp(-tf.abs(x))) if portable_format.get() else tf.math.softplus(x)
 
 
 def diag_part(matrix: Any) -> Any:
     """Diagonals of square matrices [..., n, n]."""
-    if not portable():
+    if portable_format.get() is None:
         return tf.linalg.diag_part(matrix)
     return tf.reduce_sum(matrix * np.eye(matrix.shape[-1], dtype=matrix.dtype.as_numpy_dtype), axis=-1)
 
 
 def expm1(x: Any) -> Any:
     """exp(x) - 1, accurate for small x."""
-    return tf.tanh(0.5 * x) * (tf.exp(x) + 1.0) if portable() else tf.math.expm1(x)
+    return tf.tanh(0.5 * x) * (tf.exp(x) + 1.0) if portable_format.get() else tf.math.expm1(x)
 
 
 def count_at_most(table: NDArray[Any], x: Any) -> Any:
     """Count the numbers of a row of ``table`` [m, K], which ascends, that are at most x [m, N]."""
-    if not portable():
+    if portable_format.get() is None:
         return tf.searchsorted(table, x, side="right")
     return tf.reduce_sum(tf.cast(table[:, np.newaxis, :] <= x[:, :, tf.newaxis], tf.int32), axis=-1)
 
 
 def precise_dtype() -> str:
     """Return float64, or float32 in the graph of a format that has no arithmetic of float64."""
-    return "float32" if _format.get() == "litert" and not tf.executing_eagerly() else "float64"
+    return "float32" if portable_format.get() == "litert" and not tf.executing_eagerly() else "float64"
 
 
 def solve_lower(factor: Callable[[], Any], B: Any) -> Any:
@@ -115,7 +111,7 @@ def solve_lower(factor: Callable[[], Any], B: Any) -> Any:
 
     The portable form holds L^-1 as a constant: the formats have neither Cholesky factorizations nor triangular solves.
     """
-    if not portable():
+    if portable_format.get() is None:
         return tf.linalg.triangular_solve(factor(), B)
     with tf.init_scope():
         L = factor()

@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import in_batches, row_slices
-from deepsimplex._utils.portable_operations import portable
+from deepsimplex._utils.portable_operations import portable_format
 from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.gp.scaling import Scaling
@@ -71,7 +71,7 @@ class Posterior(tf.Module):
         A graph takes any number of rows, in blocks that bound the memory.
         """
         x, most = tf.cast(x, tf.float64), self._block_rows
-        if portable() or (x.shape[0] is not None and x.shape[0] <= most):
+        if portable_format.get() or (x.shape[0] is not None and x.shape[0] <= most):
             return self._moments(x)
         return in_batches(self._moments, {"loc": tf.float64, "scale": tf.float64}, most, x)
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import batch_rows, in_row_batches, vector_jacobian_product
-from deepsimplex._utils.portable_operations import portable
+from deepsimplex._utils.portable_operations import portable_format
 from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian, covariance_from_shape
 from deepsimplex.readout.normal import smallest_normal
@@ -143,7 +143,7 @@ class ChosenFormula:
         rows = loc.shape[0]
         if rows is not None:
             whole = rows <= self._batch_rows(loc.dtype)
-        if tf.executing_eagerly() or portable() or not (whole or rows is None):
+        if tf.executing_eagerly() or portable_format.get() or not (whole or rows is None):
             return self._function(log, whole, loc.dtype)(loc, scale)
         result = _compiled(self, log, whole, loc.dtype)(loc, scale)
         result.set_shape([rows, self.scores.num_classes])

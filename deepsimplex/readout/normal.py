@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import special
 
-from deepsimplex._utils.portable_operations import erfc, expm1, log1p, portable
+from deepsimplex._utils.portable_operations import erfc, expm1, log1p, portable_format
 
 LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 # Below these log Phi comes from its asymptotic series; Phi itself is still a normal number of the dtype there.
@@ -35,7 +35,7 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
-        return function(*arguments) if tf.executing_eagerly() or portable() else compiled(*arguments)
+        return function(*arguments) if tf.executing_eagerly() or portable_format.get() else compiled(*arguments)
 
     return call
 
