@@ -2,8 +2,8 @@
 
 For every call the table has the number of different functions of the package that it calls (code objects: methods,
 inner functions and lambdas too, but no comprehensions), the number of files they lie in, the deepest nesting of frames
-of the package, and the number of calls in all. Each call is the first of its kind in a process, on a fresh model, so
-that what is traced, built or computed once is counted. TensorFlow's and Keras' functions are not.
+of the package, and the number of calls in all. Each call is the first of its kind in a process, so that what is traced
+or computed once is counted; predictions are those of a trained model. TensorFlow's and Keras' functions are not.
 
     python -m training.call_counts                            # the table
     python -m training.call_counts "predict_proba" --names    # the functions of one call, file by file
@@ -116,8 +116,10 @@ def measurements() -> dict[str, Callable[[], CallCounts]]:
         return _count(compile_and_fit)
 
     def predict() -> CallCounts:
-        fresh = model()
-        return _count(lambda: fresh.predict_proba(x))
+        trained = model()
+        trained.compile()
+        trained.fit(x, y, epochs=1, verbose=0)
+        return _count(lambda: trained.predict_proba(x))
 
     def fit_process() -> CallCounts:
         process = ds.SimplexGaussianProcess()

@@ -101,6 +101,11 @@ def count_at_most(table: NDArray[Any], x: Any) -> Any:
     return tf.reduce_sum(tf.cast(table[:, np.newaxis, :] <= x[:, :, tf.newaxis], tf.int32), axis=-1)
 
 
+def smallest_normal(dtype: tf.DType) -> float:
+    """Smallest normal number of a float dtype."""
+    return float(np.finfo(dtype.as_numpy_dtype).tiny)
+
+
 def precise_dtype() -> str:
     """Return float64, or float32 in the graph of a format that has no arithmetic of float64."""
     return "float32" if portable_format.get() == "litert" and not tf.executing_eagerly() else "float64"

@@ -9,10 +9,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.parameters import Fitted
-from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
 from deepsimplex.latent import LatentGaussian, is_tensor
-from deepsimplex.readout.normal import smallest_normal
 
 
 class Calibration(Fitted, ABC):

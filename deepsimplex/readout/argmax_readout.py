@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import norm
 
+from deepsimplex._utils.portable_operations import smallest_normal
 from deepsimplex._utils.validation import check_array, check_choice, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import exact_quadrature, orthant_probabilities
@@ -23,7 +24,7 @@ from deepsimplex.readout.formula import (
     Formula,
     choose,
 )
-from deepsimplex.readout.normal import log_ndtr, smallest_exact, smallest_normal
+from deepsimplex.readout.normal import log_ndtr, smallest_exact
 from deepsimplex.readout.score_matrix import Scores, check_scores, difference, noise_floor
 
 ArgmaxMethod = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]

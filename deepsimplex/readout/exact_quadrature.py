@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtri
 
-from deepsimplex._utils.portable_operations import erfc
-from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr, smallest_normal
+from deepsimplex._utils.portable_operations import erfc, smallest_normal
+from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr
 from deepsimplex.readout.score_matrix import noise_floor
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability

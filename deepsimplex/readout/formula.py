@@ -16,10 +16,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import batch_rows, in_row_batches, vector_jacobian_product
-from deepsimplex._utils.portable_operations import portable_format
+from deepsimplex._utils.portable_operations import portable_format, smallest_normal
 from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian, covariance_from_shape
-from deepsimplex.readout.normal import smallest_normal
 from deepsimplex.readout.score_matrix import Scores
 
 

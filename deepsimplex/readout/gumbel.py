@@ -24,9 +24,9 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.batching import batch_rows, row_slices
-from deepsimplex._utils.portable_operations import expm1, log1p
+from deepsimplex._utils.portable_operations import expm1, log1p, smallest_normal
 from deepsimplex.readout.exact_quadrature import winning_masses
-from deepsimplex.readout.normal import log_density, ndtr, smallest_normal
+from deepsimplex.readout.normal import log_density, ndtr
 
 # How far above the best score the largest sum is looked for: its density falls by e^-1 per unit.
 _REACH = {"float32": 17.0, "float64": 25.0}

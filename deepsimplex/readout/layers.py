@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtri
 
 from deepsimplex._utils.batching import batch_rows, in_row_batches, row_slices
+from deepsimplex._utils.portable_operations import smallest_normal
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_choice, check_number, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import argmax_readout, softmax_readout
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
 from deepsimplex.readout.formula import ChosenFormula, Formula, check_num_points, choose
-from deepsimplex.readout.normal import smallest_normal
 from deepsimplex.readout.score_matrix import Scores, check_scores, difference
 from deepsimplex.readout.sobol import gaussian
 from deepsimplex.readout.softmax_readout import SoftmaxMethod

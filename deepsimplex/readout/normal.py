@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import special
 
-from deepsimplex._utils.portable_operations import erfc, expm1, log1p, portable_format
+from deepsimplex._utils.portable_operations import erfc, expm1, log1p, portable_format, smallest_normal
 
 LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 # Below these log Phi comes from its asymptotic series; Phi itself is still a normal number of the dtype there.
@@ -18,11 +18,6 @@ _TAIL = {"float32": -10.0, "float64": -25.0}
 # 1e-11, of quantiles down to -80).
 _DEGREE, _LOG_DEGREE = {"float32": 8, "float64": 20}, {"float32": 12, "float64": 20}
 _LEAST_LOGARITHM = -3300.0
-
-
-def smallest_normal(dtype: tf.DType) -> float:
-    """Smallest normal number of a float dtype."""
-    return float(np.finfo(dtype.as_numpy_dtype).tiny)
 
 
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:

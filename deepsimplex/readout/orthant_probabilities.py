@@ -22,18 +22,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.portable_operations import diag_part, log1p
+from deepsimplex._utils.portable_operations import diag_part, log1p, smallest_normal
 from deepsimplex.geometry import helmert
-from deepsimplex.readout.normal import (
-    log_density,
-    log_ndtr,
-    log_ndtri,
-    log_or_else,
-    ndtr,
-    ndtri,
-    smallest_mass,
-    smallest_normal,
-)
+from deepsimplex.readout.normal import log_density, log_ndtr, log_ndtri, log_or_else, ndtr, ndtri, smallest_mass
 from deepsimplex.readout.score_matrix import noise_floor, score_covariance
 from deepsimplex.readout.sobol import sobol
 

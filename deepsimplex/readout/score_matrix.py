@@ -12,7 +12,6 @@ from deepsimplex._utils.portable_operations import diag_part
 from deepsimplex._utils.validation import check_array
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.normal import smallest_normal
 
 LARGEST = 1e100
 """Largest score of a class, whose squares do not overflow."""
@@ -121,9 +120,9 @@ def noise_floor(mean: Any) -> Any:
     Scores closer to one another than this (6e-6 of the largest in float32, 2e-12 in float64) count as tied. With this
     floor, values and gradients stay finite at scale zero.
     """
-    resolution = float(np.finfo(mean.dtype.as_numpy_dtype).eps) ** 0.75
+    numbers = np.finfo(mean.dtype.as_numpy_dtype)
     largest = tf.reduce_max(tf.abs(mean), axis=-1, keepdims=True)
-    return tf.stop_gradient(resolution * largest + smallest_normal(mean.dtype) ** 0.25)
+    return tf.stop_gradient(float(numbers.eps) ** 0.75 * largest + float(numbers.tiny) ** 0.25)
 
 
 def score_covariance(mean: Any, factor: Any) -> Any:

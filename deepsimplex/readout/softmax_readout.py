@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.portable_operations import log_sigmoid
+from deepsimplex._utils.portable_operations import log_sigmoid, smallest_normal
 from deepsimplex._utils.validation import check_choice, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import gumbel
 from deepsimplex.readout.formula import ANY, EQUAL_VARIANCES, TWO_CLASSES, UNEQUAL_VARIANCES, Formula, choose
-from deepsimplex.readout.normal import log_ndtr, log_or_else, smallest_normal
+from deepsimplex.readout.normal import log_ndtr, log_or_else
 from deepsimplex.readout.score_matrix import Scores, check_scores, difference
 from deepsimplex.readout.sobol import gaussian
 
