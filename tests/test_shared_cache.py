@@ -1,10 +1,7 @@
 """One folder of cached distances, used by threads and processes at once."""
 
-import subprocess
-import sys
-import textwrap
+import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier
 
 import numpy as np
@@ -12,24 +9,25 @@ import pytest
 
 from deepsimplex.distances import SSIM
 from deepsimplex.targets import CASIMAC
+from tests.fresh_process import start
 
 X = np.random.default_rng(0).random((24, 8, 8))
 Y = np.arange(24) % 3
 DISTANCES = {"euclidean": "euclidean", "SSIM": SSIM(5, data_range=1.0)}
 
 PROCESS = """
-    import sys
-    sys.path.insert(0, {root!r})
-    import numpy as np
-    from deepsimplex.targets import CASIMAC
-    import warnings
-    warnings.simplefilter("error", UserWarning)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    x, y = np.random.default_rng(0).random((24, 8, 8)), np.arange(24) % 3
-    for _ in range(5):
-        loc = CASIMAC(cache_dir={folder!r}).fit_transform(x, y).loc
-    print(loc.tobytes().hex(), flush=True)
+import pathlib, sys, time, warnings
+import numpy as np
+from deepsimplex.targets import CASIMAC
+warnings.simplefilter("error", UserWarning)
+folder, ready, begin = map(pathlib.Path, sys.argv[1:])
+ready.touch()
+while not begin.exists():
+    time.sleep(0.001)
+x, y = np.random.default_rng(0).random((24, 8, 8)), np.arange(24) % 3
+for _ in range(5):
+    loc = CASIMAC(cache_dir=folder).fit_transform(x, y).loc
+print(loc.tobytes().hex(), flush=True)
 """
 
 
@@ -51,18 +49,19 @@ def test_threads_share_cached_target(distance, tmp_path):
         left.unlink()
 
 
+@pytest.mark.slow
 def test_processes_share_cached_target(tmp_path):
-    script = textwrap.dedent(PROCESS.format(root=str(Path(__file__).parents[1]), folder=str(tmp_path)))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    other = subprocess.Popen([sys.executable, "-c", script], **pipes)
-    assert other.stdout.readline() == "ready\n"
-    other.stdin.write("\n")
-    other.stdin.flush()
+    cache, ready, begin = (tmp_path / name for name in ("cache", "ready", "begin"))
+    other = start(PROCESS, cache, ready, begin, outputs=tmp_path)
+    while not ready.exists():
+        assert other.is_alive()
+        time.sleep(0.01)
+    begin.touch()
     for _ in range(5):
-        expected = CASIMAC(cache_dir=tmp_path).fit_transform(X, Y).loc
-        for path in tmp_path.glob("neighbors-*"):
+        expected = CASIMAC(cache_dir=cache).fit_transform(X, Y).loc
+        for path in cache.glob("neighbors-*"):
             path.unlink(missing_ok=True)
-    output, _ = other.communicate(timeout=100)
-    assert other.returncode == 0
-    assert output.strip() == expected.tobytes().hex()
-    assert {path.name.partition("-")[0] for path in tmp_path.iterdir()} <= {"neighbors"}
+    other.join()
+    assert other.exitcode == 0, (tmp_path / "stderr").read_text()
+    assert (tmp_path / "stdout").read_text().strip() == expected.tobytes().hex()
+    assert {path.name.partition("-")[0] for path in cache.iterdir()} <= {"neighbors"}

@@ -68,7 +68,6 @@ DIAGONAL = {"name": "gaussian", "covariance": "diagonal"}
 VARIATIONAL = {"name": "variational", "inducing": 10}
 PROTOTYPES = {"name": "prototypes", "prototypes_per_class": 1}
 FOCAL = {"name": "categorical_focal_crossentropy", "label_smoothing": 0.1}
-SMOOTHED = {"name": "categorical_crossentropy", "label_smoothing": 0.1}
 # Target, head, loss, optimizer (Adam takes three times as long to trace), compiled in the scope, validated.
 CASES = [
     ["latent", "casimac", {"name": "gaussian", "covariance": "full"}, "latent_nll", "Adam", True, True],
@@ -77,7 +76,6 @@ CASES = [
     ["prototypes", "vertices", PROTOTYPES, "sparse_categorical_crossentropy", "Adam", True, False],
     ["variational", "casimac", VARIATIONAL, "composition", "SGD", True, False],
     ["focal", "one_hot", "gaussian", FOCAL, "SGD", True, False],
-    ["smoothed", "casimac", "gaussian", SMOOTHED, "SGD", True, False],
     ["squared", "vertices", "gaussian", "mean_squared_error", "SGD", True, False],
     ["summed", "casimac", "gaussian", {"name": "latent_nll", "reduction": "sum"}, "SGD", True, True],
     ["glvq"],

@@ -98,11 +98,20 @@ def cut_run(tmp_path_factory) -> tuple[RunConfig, Path]:
     return config, place / "copy"
 
 
+@pytest.fixture(scope="module")
+def two_epochs(tmp_path_factory) -> Path:
+    """The backup of the second epoch of a small network, and that of the first."""
+    folder = tmp_path_factory.mktemp("two") / "backup"
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(64)])
+    network.compile("sgd", "mean_squared_error", run_eagerly=True)
+    network.fit(np.ones((8, 4)), np.ones((8, 64)), epochs=2, verbose=0, callbacks=[Backup(folder)])
+    return folder
+
+
 @pytest.fixture
-def backup(cut_run, tmp_path) -> Path:
-    """A backup of the second epoch, to be damaged."""
-    shutil.copytree(cut_run[1] / "backup", tmp_path / "backup")
-    return tmp_path / "backup"
+def backup(two_epochs, tmp_path) -> Path:
+    """A copy of that backup, to be damaged."""
+    return shutil.copytree(two_epochs, tmp_path / "backup")
 
 
 @pytest.mark.slow
@@ -142,7 +151,6 @@ def test_full_disk_raises_and_the_earlier_backup_is_resumed(whole, tmp_path, mon
         np.testing.assert_array_equal(weights, expected)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "epochs"),
     [

@@ -5,7 +5,6 @@ import csv
 import json
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -73,6 +72,7 @@ def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
     return RunFolder(place / "runs" / "digits" / "001"), arguments, printed
 
 
+@pytest.mark.slow
 def test_run_writes_all_files(finished):
     folder, _, printed = finished
     config = yaml.safe_load(folder.config.read_text())
@@ -234,8 +234,8 @@ def test_evaluate_with_other_data_raises(finished):
         ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),
     ],
 )
-def test_failed_start_leaves_no_folder(finished, override, message, monkeypatch):
-    folder, arguments, _ = finished
+def test_failed_start_leaves_no_folder(tmp_path, override, message, monkeypatch):
+    folder = RunFolder.create(checked(tmp_path))
     before = sorted(path.name for path in folder.path.parent.iterdir())
 
     def fail(*_, **__):
@@ -244,19 +244,16 @@ def test_failed_start_leaves_no_folder(finished, override, message, monkeypatch)
     if override.startswith("model"):
         monkeypatch.setattr(commands.SimplexClassifier, "build", fail)
     with pytest.raises(ValueError, match=message):
-        experiments.train(load_config(arguments[1], [*arguments[2:], override]), verbose=0)
+        experiments.train(checked(tmp_path, override), verbose=0)
     assert sorted(path.name for path in folder.path.parent.iterdir()) == before
 
 
-def test_finished_run_skips_runs_without_a_model(finished):
-    folder, arguments, _ = finished
-    config = load_config(arguments[1], arguments[2:])
-    cut_short = RunFolder.create(config)
-    try:
-        assert cut_short.path.name == "002"
-        assert commands.finished_run(config) == folder
-    finally:
-        shutil.rmtree(cut_short.path)
+def test_finished_run_skips_runs_without_a_model(tmp_path):
+    config = checked(tmp_path)
+    folder, cut_short = RunFolder.create(config), RunFolder.create(config)
+    folder.model.touch()
+    assert cut_short.path.name == "002"
+    assert commands.finished_run(config) == folder
 
 
 def test_runs_below_the_home_folder_are_resumed(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """A module beside the configuration file defines members of every kind; a run reaches them by name."""
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 import deepsimplex as ds
 from deepsimplex import experiments
-from deepsimplex.experiments import load_config, load_predictions
+from deepsimplex.experiments import RunFolder, load_config, load_predictions
 from tests.fresh_process import run
 from tests.quick_runs import without_pictures
 
@@ -121,20 +120,25 @@ DISTANCE_AND_CALIBRATION = [
 ]
 IN_A_FRESH_PROCESS = """
 import sys, numpy as np, tensorflow as tf
-folder, modules, x = sys.argv[1], sys.argv[2], np.load(sys.argv[3])
-served = tf.saved_model.load(folder + "/served").signatures["serving_default"](image=tf.constant(x))
+modules, x, *folders = sys.argv[1:]
+x = np.load(x)
+outputs = {}
+for folder in folders:
+    serve = tf.saved_model.load(folder + "/served").signatures["serving_default"]
+    outputs[folder] = serve(image=tf.constant(x))
 assert not {"deepsimplex", "own_run_members"} & set(sys.modules)
 sys.path.insert(0, modules)
 import own_run_members, deepsimplex as ds
-model = ds.load(folder + "/model.keras")
-parts = model.head.layer, model.readout, model.loss, model.calibration
-print(model.target, *(type(part).__name__ for part in parts))
-latent = {"loc": served["latent_mean"], "scale": served["latent_scale"]}
-lower, upper = model.readout.intervals(latent)
-np.savez(
-    folder + "/fresh.npz", p=model.predict_proba(x), served=served["class_probabilities"],
-    read_out=model.readout.predict(latent), lower=lower, upper=upper,
-)
+for folder, served in outputs.items():
+    model = ds.load(folder + "/model.keras")
+    parts = model.head.layer, model.readout, model.loss, model.calibration
+    latent = {"loc": served["latent_mean"], "scale": served["latent_scale"]}
+    lower, upper = model.readout.intervals(latent)
+    np.savez(
+        folder + "/fresh.npz", p=model.predict_proba(x), served=served["class_probabilities"],
+        read_out=model.readout.predict(latent), lower=lower, upper=upper,
+        members=" ".join([str(model.target), *(type(part).__name__ for part in parts)]),
+    )
 """
 
 
@@ -150,30 +154,38 @@ def config(tmp_path_factory, four) -> Path:
     sys.path[:] = before
 
 
+@pytest.fixture(scope="module")
+def runs(config, four) -> list[RunFolder]:
+    """A run with a target, and one with a distance and a calibration; what a fresh process predicts is beside them."""
+    data = f"data.name={config.parent / 'four.npz'}"
+    with without_pictures(eager=True):
+        calibrated = experiments.train(load_config(config, [data, *DISTANCE_AND_CALIBRATION]), verbose=0)
+    folders = [experiments.train(load_config(config, [data]), verbose=0), calibrated]
+    np.save(config.parent / "x.npy", four[1][0])
+    run(IN_A_FRESH_PROCESS, config.parent, config.parent / "x.npy", *(folder.path for folder in folders))
+    return folders
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("overrides", "loaded"),
+    ("calibrated", "members"),
     [
-        ([], "Corners(size=2.0) Affine Squared SquaredError NoneType"),
-        (DISTANCE_AND_CALIBRATION, "CASIMAC(distance=Chebyshev(power=2.0)) Affine Squared SquaredError Softened"),
+        (False, "Corners(size=2.0) Affine Squared SquaredError NoneType"),
+        (True, "CASIMAC(distance=Chebyshev(power=2.0)) Affine Squared SquaredError Softened"),
     ],
     ids=["target", "distance and calibration"],
 )
-def test_run_with_user_defined_members(four, config, overrides, loaded, tmp_path):
+def test_run_with_user_defined_members(four, runs, calibrated, members, tmp_path):
     """Every own member trains, is saved, loaded, exported and served, has its intervals and shows in the report."""
-    calibrated = bool(overrides)
-    checked = load_config(config, [f"data.name={config.parent / 'four.npz'}", *overrides])
-    with without_pictures(eager=True) if calibrated else nullcontext():
-        folder = experiments.train(checked, verbose=0)
+    folder = runs[calibrated]
     _, (x_test, y_test) = four
     kept = load_predictions(folder.test_predictions)
     assert np.mean(kept.p.argmax(axis=1) == y_test) > 0.5
     served = ds.export.load_served(folder.served).predict(x_test)
     np.testing.assert_allclose(served["class_probabilities"], kept.p, atol=1e-5)
 
-    np.save(tmp_path / "x.npy", x_test)
-    assert run(IN_A_FRESH_PROCESS, folder.path, config.parent, tmp_path / "x.npy").splitlines()[-1] == loaded
     fresh = np.load(folder.path / "fresh.npz")
+    assert fresh["members"] == members
     for name in ("p", "served"):
         np.testing.assert_allclose(fresh[name], kept.p, atol=1e-5)
     assert np.all((fresh["lower"] <= fresh["read_out"] + 0.05) & (fresh["read_out"] <= fresh["upper"] + 0.05))

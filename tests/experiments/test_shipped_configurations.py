@@ -65,9 +65,9 @@ def test_head_by_name_is_adapted_and_learns(head):
 
 @pytest.mark.slow
 def test_demo_classifies_digits(tmp_path):
-    """In a third of its epochs, and larger steps of larger batches."""
-    changes = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}", "training.epochs=14"]
-    changes += ["training.learning_rate=0.005", "training.batch_size=48"]
+    """In a sixth of its epochs, and larger steps."""
+    changes = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}", "training.epochs=7"]
+    changes += ["training.learning_rate=0.006", "training.batch_size=48"]
     with without_pictures(export=False):
         folder = experiments.train(load_config(CONFIGS / "digits.yaml", changes), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] >= 0.97

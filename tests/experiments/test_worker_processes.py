@@ -18,6 +18,19 @@ NAMED = (
     "import json, os, pathlib, sys, time; task = json.loads(os.environ['TF_CONFIG']); number = task['task']['index'];"
 )
 NAMED += "folder = pathlib.Path(sys.argv[1]); (folder / str(number)).write_text(str(os.getpid()));"
+INTERRUPTED = """
+import signal, sys
+from deepsimplex.experiments.worker_processes import run_workers
+# What runs in the background of a shell ignores interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for folder in sys.argv[2:]:
+    try:
+        run_workers(2, ["-c", sys.argv[1], folder])
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    except SystemExit as end:
+        print(end.code, flush=True)
+"""
 
 
 def config(cluster, kind="worker", index=0) -> str:
@@ -116,22 +129,25 @@ def test_exit_code_of_the_chief_is_returned(tmp_path, capfd):
     assert run_workers(2, ["-c", f"{NAMED} time.sleep(60) if number else sys.exit(2)", str(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupt_ends_all_workers(tmp_path, number):
-    command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
-    # What runs in the background of a shell ignores interrupts.
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    program += f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
+@pytest.mark.slow
+def test_interrupt_ends_all_workers(tmp_path):
+    """A process for all signals: each call of run_workers is ended by one of them."""
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     outputs = tmp_path / "printed"
-    outputs.mkdir()
-    process = start(program, outputs=outputs)
-    while not all((tmp_path / number).is_file() for number in "01"):
-        assert process.is_alive()
-        time.sleep(0.05)
-    os.kill(process.pid, number)
+    for folder in (outputs, *(tmp_path / number.name for number in ending)):
+        folder.mkdir()
+    process = start(
+        INTERRUPTED, f"{NAMED} time.sleep(60)", *(tmp_path / number.name for number in ending), outputs=outputs
+    )
+    for number in ending:
+        written = [tmp_path / number.name / worker for worker in "01"]
+        while not all(path.is_file() and path.read_text() for path in written):
+            assert process.is_alive()
+            time.sleep(0.05)
+        os.kill(process.pid, number)
     process.join()
-    assert process.exitcode
-    assert all(_ended(int((tmp_path / number).read_text())) for number in "01")
+    assert (outputs / "stdout").read_text().split() == ["interrupted", "143", "129"]
+    assert all(_ended(int(path.read_text())) for path in tmp_path.glob("SIG*/?"))
 
 
 def test_command_line_starts_workers(monkeypatch, command):
