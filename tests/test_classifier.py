@@ -351,16 +351,18 @@ def test_ssim_without_data_range_raises(few):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["casimac", "mean"])
-def test_fit_does_not_depend_on_pixel_units(target, few):
-    """With a rescaling layer, pixels 0 to 255, bytes and thousandths give the same probabilities."""
+def test_fit_does_not_depend_on_pixel_units(few):
+    """With a rescaling layer, pixels 0 to 255, bytes and thousandths give the same probabilities.
+
+    The target is a mean of two distance targets, neither of which may depend on the unit.
+    """
     (x, y), (x_test, _) = few
     x, x_test = (np.round(255 * part) / 255 for part in (x, x_test))  # what bytes hold
 
     def trained(unit, dtype):
         keras.utils.set_random_seed(0)
         backbone = keras.Sequential([keras.layers.Rescaling(1 / unit), ds.backbones.mlp([24])])
-        model = ds.SimplexClassifier(backbone, TARGETS[target](), 10, head="gaussian")
+        model = ds.SimplexClassifier(backbone, TARGETS["mean"](), 10, head="gaussian")
         model.compile(keras.optimizers.SGD(0.05), run_eagerly=True)
         model.fit((unit * x).astype(dtype), y, epochs=2, batch_size=150, verbose=0)
         return np.asarray(model((unit * x_test).astype(dtype)))
@@ -841,13 +843,15 @@ def test_prototype_head_by_name_uses_target_of_classifier(target, few, tmp_path)
     model = ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=head)
     expected = ds.targets.Vertices() if target == "casimac" else model.target
     np.testing.assert_array_equal(model.head.target.table(10).loc, expected.table(10).loc)
-    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", run_eagerly=True)
-    model.fit(x, y, verbose=0)
-    model.save(tmp_path / "m.keras")
-    np.testing.assert_array_equal(ds.load(tmp_path / "m.keras").predict_proba(x_test), model.predict_proba(x_test))
     other = ds.heads.PrototypeGaussianProcess(10, target="ilr" if target == "casimac" else "vertices")
     with pytest.raises(ValueError, match=r"head must have .*target="):
         ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=other)
+    if target in ("dirichlet", "one_hot"):  # trained and saved as with "ilr": the head has the classifier's target
+        return
+    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", run_eagerly=True)
+    model.fit(x, y, batch_size=100, verbose=0)
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_array_equal(ds.load(tmp_path / "m.keras").predict_proba(x_test), model.predict_proba(x_test))
 
 
 def test_default_head_fits_few_samples():
