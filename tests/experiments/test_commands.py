@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -20,6 +21,7 @@ from PIL import Image
 import deepsimplex as ds
 from deepsimplex import cli, experiments
 from deepsimplex._utils import atomic_files, progress
+from deepsimplex.distances.neighbors import nearest_neighbors
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
 from deepsimplex.experiments.backup import METADATA
 from deepsimplex.experiments.run_results import save_test_predictions
@@ -345,6 +347,8 @@ def test_targets_command_prints_pairs_and_cached_distances(targets_printed):
 @pytest.mark.slow
 def test_only_the_targets_command_prints_progress_to_logs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
+    tiles = partial(nearest_neighbors, block_bytes=2**12)  # several: of a single one there is nothing to report
+    monkeypatch.setattr("deepsimplex.targets.casimac.nearest_neighbors", tiles)
     make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
     assert capsys.readouterr().err == ""
     for target, shown in (("{name: mean, targets: [casimac]}", True), ("{name: casimac, show_progress: false}", False)):
