@@ -39,8 +39,8 @@ os.environ |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_P
 os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
 
 # Every run draws the same examples; `make robustness` draws others with --hypothesis-profile random.
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("random", derandomize=False, database=None, print_blob=True)
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("random", derandomize=False, database=None, deadline=None, print_blob=True)
 settings.load_profile("same")
 
 NEEDS: dict[str, Callable[[], bool]] = {

@@ -219,6 +219,6 @@ def test_plain_layer_is_a_head_with_defaults(tmp_path):
         (lambda: ds.heads.GaussianHead(2), r"head must.*found 2"),
     ],
 )
-def test_head_of_another_latent_dimension_raises(head, message):
+def test_wrong_latent_dimension_raises(head, message):
     with pytest.raises(ValueError, match=message):
         ds.SimplexClassifier(keras.layers.Identity(), "vertices", 4, head=head()).build((None, 7))

@@ -21,7 +21,7 @@ MOST_CLASSES = 2**20
 
 
 def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:
-    """Return ``value`` as an int of at least ``least`` and at most ``most``, by default what 32 bits hold.
+    """Return ``value`` as an int in [least, most]; ``most`` defaults to the largest number of 32 bits.
 
     Examples
     --------

@@ -182,7 +182,7 @@ class AfterTraining:
         return {name: getattr(self, name) for name in _COMPONENTS}
 
     def restore(self, components: dict[str, Any]) -> None:
-        """Set what ``components`` returned, as it was read from a file; raise ValueError for anything else."""
+        """Restore the components from a configuration; raise ValueError for a value of another type."""
         for name, (kind, *_) in _COMPONENTS.items():
             if not isinstance(components[name], kind | None):
                 raise ValueError(f"{name} in the configuration must be a {kind.__name__}; found {components[name]!r}")
@@ -190,7 +190,7 @@ class AfterTraining:
 
 
 def _removes(x: Any, y: Any, method: str) -> bool:
-    """Return whether a method is called to remove what it fitted: with None in place of samples, and no labels."""
+    """Return True for ``method(None)``, which removes what the method fitted; raise ValueError if labels are given."""
     if x is None and y is not None:
         raise ValueError(f"y must not be given without samples; {method}(None) removes what {method} has fitted")
     return x is None

@@ -148,7 +148,7 @@ class ProbabilityCalibration(Calibration):
     def fit_outputs(
         self, y: Any, *, probabilities: Any, latent: Any = None, readout: Any = None, sample_weight: Any = None
     ) -> Self:
-        """Fit to class probabilities, whatever they were read out of."""
+        """Fit to class probabilities; latents and readout are ignored."""
         return self.fit(probabilities, y, sample_weight)
 
     def apply_probabilities(self, p: Any) -> Any:

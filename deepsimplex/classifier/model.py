@@ -443,7 +443,7 @@ class SimplexClassifier(CalibratedNetwork):
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
     def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Add "log_probabilities", uncalibrated and computed in log space, if the loss needs them and they lack."""
+        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them."""
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
         log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))

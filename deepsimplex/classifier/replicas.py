@@ -12,7 +12,7 @@ from deepsimplex.classifier.several_workers import LocalReduction
 
 @dataclass(frozen=True)
 class BatchPart:
-    """This replica's part of a batch: all of it on a single device, where no method changes what it is given.
+    """One replica's part of a batch: the whole batch on a single device, where no method changes its arguments.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ class Distance(Parameters):
         return check_array(x, name, "[N, ...]", dtype="any")
 
     def join(self, x: Any) -> Any:
-        """Return several inputs of a model, a dict or tuple of arrays, as the one array that is compared.
+        """Combine the inputs of a model, a dict or tuple of arrays, into the one array that is compared.
 
         Raises
         ------

@@ -339,7 +339,7 @@ class CategoricalBound:
         return step(values, self.constants, sums, size, share, seed, x, memberships)
 
     def converge(self, values: Values, sums: Any, passes: int) -> tuple[Any, float]:
-        """Take natural steps by all rows at fixed hyperparameters; return the sums and the negative bound there.
+        """Run full-batch natural-gradient steps at fixed hyperparameters; return the sums and the negative bound.
 
         The draws are the same in every pass, so that bounds can be compared. A step that does not lower the negative
         bound is taken back and halved.

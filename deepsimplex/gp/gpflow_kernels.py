@@ -110,7 +110,7 @@ class GivenKernel:
         return list(self._kernel.trainable_variables)
 
     def pairs(self, X: Any) -> Any:
-        """Return the features."""
+        """Return X: a given kernel is evaluated on the features themselves."""
         return X
 
     def matrix(self, kernel: Any, pairs: Any) -> Any:

@@ -56,7 +56,7 @@ Callback = Callable[[Step], None]
 
 
 class Optimum(NamedTuple):
-    """The end of an optimization: hyperparameters, the objective there, and the number of iterations."""
+    """Result of an optimization: hyperparameters, value of the objective, number of iterations."""
 
     values: Any
     objective: float

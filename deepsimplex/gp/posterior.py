@@ -62,7 +62,7 @@ class Posterior(tf.Module):
 
     @property
     def _block_rows(self) -> int:
-        """Number of rows at a time that bounds the memory."""
+        """Number of rows in a block of predictions, chosen to bound memory."""
         return max(1, _BUDGET // (int(self.factors.shape[0]) * int(self.factors.shape[1])))
 
     def __call__(self, x: Any) -> dict[str, Any]:

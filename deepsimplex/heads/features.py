@@ -87,7 +87,7 @@ def draw_features(
 
 
 def _random_order(num_rows: int, labels: Any, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the positions of ``rows`` random rows, or of as many of every class if labels are given, shuffled."""
+    """Draw the positions of ``rows`` rows, of every class if labels are given, in random order."""
     if labels is None:
         return rng.permutation(num_rows)[:rows]
     order = np.argsort(rng.random(num_rows))

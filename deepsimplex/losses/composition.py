@@ -263,7 +263,7 @@ def _mean_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> tuple[Ca
 
 
 def _largest_tau(loc: ArrayLike) -> float:
-    """The tau at which gaps as narrow as the precision of the latents would count."""
+    """Return the upper bound on tau, from the floating-point precision of the latents."""
     return 1.0 / float(np.finfo(np.float32 if np.asarray(loc).dtype == np.float32 else np.float64).eps)
 
 

@@ -313,7 +313,7 @@ def _tilted(start: Any, s: Any) -> Any:
 
 @tf.custom_gradient
 def convolution(x: Any, s: Any) -> tuple[tuple[Any, Any], Any]:
-    """C and C' at x [N, n, Q] for standard deviations s [N, n or 1, 1]."""
+    """Compute the Gaussian-Gumbel convolution C and its derivative at x [N, n, Q], s [N, n or 1, 1]."""
     cdf, density = derivatives(x, s, (0, 1))
 
     def gradient(by_cdf: Any, by_density: Any) -> tuple[Any, Any]:

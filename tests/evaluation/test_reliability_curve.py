@@ -39,7 +39,7 @@ def test_empty_bins_have_zero_weight_and_nan():
     assert curve.expected_calibration_error == pytest.approx(0.05)
 
 
-def test_two_classes_use_class_one_and_the_top_label_on_request():
+def test_binary_curve_uses_class_one_by_default():
     y, p = [0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
     assert evaluation.reliability_curve(y, p).event == "class 1"
     top = evaluation.reliability_curve(y, p, bins=1, top_label=True)

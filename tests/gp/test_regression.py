@@ -270,7 +270,7 @@ def test_restarts_are_repeatable_and_never_worse():
 
 
 @pytest.mark.slow
-def test_fixed_hyperparameters_stay():
+def test_fixed_hyperparameters_are_not_optimized():
     X, observation = data(NOISES["shared"])
     kernel = gpflow.kernels.Matern52(lengthscales=0.7)
     gpflow.set_trainable(kernel, False)

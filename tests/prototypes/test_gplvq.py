@@ -228,7 +228,7 @@ def test_log_probabilities_of_certain_samples_are_finite():
     assert np.isfinite(classifier.decision_function(X)).all()
 
 
-def test_class_far_from_prototypes_is_the_sign_of_the_mean():
+def test_prediction_far_from_prototypes_follows_sign_of_mean():
     X, y = np.array([[-1.0], [-0.9], [0.9], [1.0]]), np.array([0, 0, 1, 1])
     classifier = ds.GPLVQ(2, max_iter=0, lengthscale=0.3).fit(X, y)
     far = np.array([[-9.0], [9.0], [-99.0], [99.0]])

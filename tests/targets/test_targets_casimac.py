@@ -179,7 +179,7 @@ def test_training_samples_are_kept_by_reference():
 
 
 @pytest.mark.parametrize("carry", [copy.copy, copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))])
-def test_copies_carry_no_samples(carry):
+def test_copies_exclude_training_samples(carry):
     x, y = samples(2, per_class=3)
     target = CASIMAC(gamma=0.5)
     expected = target.fit_transform(x, y).loc
@@ -364,7 +364,7 @@ class TestBadInput:
             ({"distance": "euclidian"}, "euclidean"),
         ],
     )
-    def test_parameters(self, parameters, words):
+    def test_invalid_parameters_raise(self, parameters, words):
         with pytest.raises(ValueError, match=words):
             CASIMAC(**parameters)
 
@@ -389,7 +389,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match=f"{name} must.*{words}"):
             CASIMAC(attraction_strength=1, repulsion_number=2, **{name: function}).fit_transform(x, y)
 
-    def test_samples_and_labels(self):
+    def test_invalid_samples_and_labels_raise(self):
         x, y = samples(3, per_class=2)
         with pytest.raises(ValueError, match=r"^y must.*found shape \(5,\)"):
             CASIMAC().fit(x, y[:5])
@@ -403,22 +403,22 @@ class TestBadInput:
         with pytest.raises(ValueError, match="finite"):
             CASIMAC().fit(x, y)
 
-    def test_a_class_of_one_sample(self):
+    def test_attraction_in_class_of_one_sample_raises(self):
         x, y = [[0.0], [1.0], [5.0]], [0, 0, 1]
         CASIMAC().fit_transform(x, y)
         with pytest.raises(ValueError, match=r"single one of class 1.*attraction_strength=0"):
             CASIMAC(gamma=0.5).fit(x, y)
 
-    def test_a_class_of_copies(self):
+    def test_attraction_among_copies_raises(self):
         x, y = [[0.0], [1.0], [5.0], [5.0]], [0, 0, 1, 1]
         with pytest.raises(ValueError, match="found none for 2 samples, the first at index 2 in class 1"):
             CASIMAC(gamma=0.5).fit_transform(x, y)
 
-    def test_transform_before_fit(self):
+    def test_transform_before_fit_raises(self):
         with pytest.raises(ValueError, match=r"call fit\(x, y\)"):
             CASIMAC().transform([[0.0]], [0])
 
-    def test_transform_of_unknown_classes_and_shapes(self):
+    def test_transform_of_unknown_classes_and_shapes_raises(self):
         target = CASIMAC().fit([[0.0], [1.0]], [0, 1])
         with pytest.raises(ValueError, match=r"^y must.*found 2"):
             target.transform([[0.0]], [2])
