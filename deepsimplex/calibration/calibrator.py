@@ -153,6 +153,7 @@ class ProbabilityCalibration(Calibration):
 
     def apply_probabilities(self, p: Any) -> Any:
         """Calibrate class probabilities, which are not checked."""
+        self._check_fitted()
         if not is_tensor(p):
             return self.apply_probabilities(tf.constant(p)).numpy()
         dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32

@@ -210,6 +210,8 @@ class SimplexClassifier(CalibratedNetwork):
             target cannot use.
         """
         check_whole(epochs, "epochs", 0)
+        if batch_size is not None:
+            check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
         labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
@@ -276,7 +278,7 @@ class SimplexClassifier(CalibratedNetwork):
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
         labels = self._training_labels("train_on_batch", class_weight)
-        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples = _one_batch(x, y, sample_weight)
         if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
@@ -294,7 +296,7 @@ class SimplexClassifier(CalibratedNetwork):
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True))
+        samples, *_ = self._to_evaluate(_one_batch(x, y, sample_weight))
         return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
@@ -604,6 +606,13 @@ def _validation_samples(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
     columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
     return Samples.of(*columns, labeled=True)
+
+
+def _one_batch(x: Any, y: Any, sample_weight: Any) -> Samples:
+    samples = Samples.of(x, y, sample_weight, labeled=True)
+    if samples.is_stream:
+        raise ValueError(f"x must be an array, or a structure of arrays; found {type(x).__name__}")
+    return samples
 
 
 class SeededEpochs(keras.callbacks.Callback):

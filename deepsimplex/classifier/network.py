@@ -289,7 +289,10 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
+        samples = self._checked(x)
+        if samples.is_stream:
+            raise ValueError(f"x must be an array, or a structure of arrays; found {type(x).__name__}")
+        explained = self.head.explain(samples.columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 

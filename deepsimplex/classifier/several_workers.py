@@ -35,14 +35,16 @@ def versions() -> str:
 
 
 def model_configuration(model: keras.Model) -> str:
-    """Return the configuration of a compiled model as JSON, or the shapes of its weights if it has a layer without one.
+    """Return the configuration of a compiled model as JSON, or what is known of a model with a member without one.
 
     Names of layers are not numbered, and fitted state is left out.
     """
     try:
         return _INCIDENTAL.sub("", model.to_json())
     except (NotImplementedError, TypeError, ValueError):  # of a layer, or of a loss that is not registered
-        return str([(weight.shape, str(weight.dtype)) for weight in model.weights])
+        optimizer = {name: value for name, value in model.optimizer.get_config().items() if name != "name"}
+        members = [type(part).__name__ for part in (model.target, model.head, model.readout, model.training_loss)]
+        return str([optimizer, model.seed, members, [(weight.shape, str(weight.dtype)) for weight in model.weights]])
 
 
 def has_several_workers(strategy: Any) -> bool:

@@ -100,7 +100,7 @@ class TrainingLabels:
         if self.class_weight is None:
             return batch, None
         per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)
-        return batch, values @ per_class if labels.is_soft else per_class[values]
+        return batch, (values @ per_class).astype(floatx) if labels.is_soft else per_class[values]
 
     def _latents(self, labels: Labels, x: Any, fit: bool = False) -> LatentGaussian:
         if labels.latents is not None:

@@ -252,8 +252,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _store(self, after_training: AfterTraining) -> Self:
         """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
         for name, component in after_training.components().items():
-            self.__dict__.pop(f"{name}_", None)
-            if component is not None:
+            if component is None:
+                self.__dict__.pop(f"{name}_", None)
+            else:
                 setattr(self, f"{name}_", component)
         return self
 

@@ -141,11 +141,6 @@ class Labels:
         """The number of the likeliest class of every sample."""
         return np.argmax(self.values, axis=1) if self.is_soft else self.values
 
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """Memberships [N, n]: one-hot rows of hard labels."""
-        return self.values if self.is_soft else np.eye(len(self.classes))[self.values]
-
 
 def holds_latents(y: Any, scores: NDArray[Any]) -> bool:
     """Return whether ``y``, an array or its specification, holds latents of a space with scores [n, L], not labels."""

@@ -358,6 +358,8 @@ class Stream(Samples):
 
     def check_labeled(self) -> None:
         """Raise ValueError unless batches hold samples and labels."""
+        if len(self.spec) < 2:
+            raise ValueError(f"a {self._kind} must yield (x, label) or (x, latent), with or without weights; found x")
 
     @abstractmethod
     def _batches(self, steps: int | None) -> Iterator[Any]:
@@ -382,7 +384,8 @@ class Stream(Samples):
             except StopIteration:
                 break
             except (TypeError, ValueError, tf.errors.OpError) as error:
-                line = str(error.message if isinstance(error, tf.errors.OpError) else error).strip().splitlines()[0]
+                message = str(error.message if isinstance(error, tf.errors.OpError) else error).strip()
+                line = (message or type(error).__name__).splitlines()[0]
                 error_type = TypeError if isinstance(error, TypeError) else ValueError
                 raise error_type(f"{line} (in batch {batch_number} of the {self._kind} {self._name})") from error
             count = num_rows(columns)
@@ -428,7 +431,7 @@ class Stream(Samples):
 
     def _converted(self, convert: Callable[[Any], Any]) -> Self:
         converted = copy.copy(self)
-        converted._convert = convert
+        converted._convert, converted.num_rows = convert, None
         return converted
 
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
@@ -441,13 +444,15 @@ class Stream(Samples):
 
     def _blocks(self, most: int) -> Iterator[Columns]:
         held: list[Columns] = []
+        count = 0  # of the rows held
         for batch in self.read():
             for rows in row_slices(num_rows(batch), most):
                 part = take(batch, rows)
-                if held and sum(map(num_rows, held)) + num_rows(part) > most:
+                if held and count + num_rows(part) > most:
                     yield joined(held)
-                    held = []
+                    held, count = [], 0
                 held.append(part)
+                count += num_rows(part)
         if held:
             yield joined(held)
 
@@ -672,7 +677,8 @@ def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
     rows = num_rows(x)
     if y is None:
         return (x,)
-    y = y.as_dict() if isinstance(y, LatentGaussian) else y if isinstance(y, dict) else unmasked(y, "y")
+    y = y.as_dict() if isinstance(y, LatentGaussian) else y
+    y = keras.tree.map_structure(np.asarray, y) if isinstance(y, dict) else unmasked(y, "y")
     for array in keras.tree.flatten(y):
         if np.ndim(array) == 0 or len(array) != rows:
             value = len(array) if np.ndim(array) else "a single number"
@@ -728,7 +734,10 @@ def _spec(array: Any) -> tf.TensorSpec:
 
 def _columns(batch: Any) -> Columns:
     """Return a batch as a tuple of samples, and labels and weights if given."""
-    return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    columns = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if len(columns) > 3:
+        raise ValueError(f"a batch must be x, (x, y) or (x, y, sample_weight); found {len(columns)} parts")
+    return columns
 
 
 def _as_arrays(batch: Any) -> Columns:

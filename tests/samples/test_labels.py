@@ -13,7 +13,6 @@ def test_numbers_stay_numbers():
     labels = Labels.of([[0], [2]], num_classes=3)
     np.testing.assert_array_equal(labels.values, [0, 2])
     np.testing.assert_array_equal(labels.classes, [0, 1, 2])
-    np.testing.assert_array_equal(labels.shares, [[1, 0, 0], [0, 0, 1]])
     assert labels.latents is None
 
 
@@ -26,7 +25,6 @@ def test_names_are_numbered(classes):
 
 def test_soft_labels_keep_their_shares():
     labels = Labels.of([[0.25, 0.75], [1.0, 0.0]], classes=["a", "b"])
-    np.testing.assert_array_equal(labels.shares, [[0.25, 0.75], [1.0, 0.0]])
     np.testing.assert_array_equal(labels.hard, [1, 0])
     np.testing.assert_array_equal(labels[1:].hard, [0])
     np.testing.assert_array_equal(Labels.of([[0, 1], [1, 0]], 2, soft=False).values, [1, 0])
