@@ -31,6 +31,7 @@ from deepsimplex.export import export_model
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import Samples, is_stream
+from deepsimplex.samples.samples import check_not_stream
 from deepsimplex.targets import Target
 
 
@@ -278,7 +279,8 @@ class SimplexClassifier(CalibratedNetwork):
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
         labels = self._training_labels("train_on_batch", class_weight)
-        samples = _one_batch(x, y, sample_weight)
+        check_not_stream(x)
+        samples = Samples.of(x, y, sample_weight, labeled=True)
         if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
@@ -296,7 +298,8 @@ class SimplexClassifier(CalibratedNetwork):
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        samples, *_ = self._to_evaluate(_one_batch(x, y, sample_weight))
+        check_not_stream(x)
+        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True))
         return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
@@ -606,13 +609,6 @@ def _validation_samples(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
     columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
     return Samples.of(*columns, labeled=True)
-
-
-def _one_batch(x: Any, y: Any, sample_weight: Any) -> Samples:
-    samples = Samples.of(x, y, sample_weight, labeled=True)
-    if samples.is_stream:
-        raise ValueError(f"x must be an array, or a structure of arrays; found {type(x).__name__}")
-    return samples
 
 
 class SeededEpochs(keras.callbacks.Callback):

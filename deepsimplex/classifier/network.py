@@ -22,7 +22,7 @@ from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples import Samples
-from deepsimplex.samples.samples import as_tensor, has_memmap
+from deepsimplex.samples.samples import as_tensor, check_not_stream, has_memmap
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -289,10 +289,8 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        samples = self._checked(x)
-        if samples.is_stream:
-            raise ValueError(f"x must be an array, or a structure of arrays; found {type(x).__name__}")
-        explained = self.head.explain(samples.columns[0], k, self.backbone)
+        check_not_stream(x)
+        explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.archives import fingerprint
-from deepsimplex.samples.samples import not_converted
+from deepsimplex.samples.samples import divides_files, not_converted
 
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
@@ -52,11 +52,6 @@ def has_several_workers(strategy: Any) -> bool:
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return False
     return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
-
-
-def divides_files(dataset: tf.data.Dataset) -> bool:
-    """Return whether workers divide the files of a data set, by its options."""
-    return dataset.options().experimental_distribute.auto_shard_policy == _AutoShardPolicy.FILE
 
 
 def divided_among_workers(dataset: tf.data.Dataset) -> tf.data.Dataset:

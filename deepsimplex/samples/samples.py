@@ -477,8 +477,7 @@ class DatasetStream(Stream):
     def __init__(self, source: tf.data.Dataset, name: str = "x") -> None:
         super().__init__(source, name)
         self.is_finite = source.cardinality() != tf.data.INFINITE_CARDINALITY
-        policy = source.options().experimental_distribute.auto_shard_policy
-        self.divides_files = policy == tf.data.experimental.AutoShardPolicy.FILE
+        self.divides_files = divides_files(source)
 
     @functools.cached_property
     def spec(self) -> Columns:
@@ -639,6 +638,18 @@ def is_stream(x: Any) -> bool:
     (False, True)
     """
     return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
+
+
+def check_not_stream(x: Any) -> None:
+    """Raise ValueError for batches where arrays are needed."""
+    if is_stream(x):
+        raise ValueError(f"x must be an array, or a structure of arrays; found {type(x).__name__}")
+
+
+def divides_files(dataset: tf.data.Dataset) -> bool:
+    """Return whether workers divide the files of a data set, by its options."""
+    policy = dataset.options().experimental_distribute.auto_shard_policy
+    return policy == tf.data.experimental.AutoShardPolicy.FILE
 
 
 def check_not_given_with_stream(**arguments: Any) -> None:
