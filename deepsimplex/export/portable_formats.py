@@ -17,6 +17,8 @@ from deepsimplex._utils.atomic_files import check_writable, replacing
 from deepsimplex._utils.portable_operations import Format, portable_operations
 
 SUFFIXES = {"onnx": ".onnx", "litert": ".tflite"}
+SORTED_INPUTS = r"[\s\S]*The structure of `inputs` doesn't match"
+"""Keras' warning about the signature that it adds for a tracked model, which sorts the inputs."""
 
 
 class _Served(keras.Model):
@@ -48,12 +50,14 @@ def write_portable(
     class_names: Sequence[str],
     verbose: bool,
     format: Format,
+    options: dict[str, Any],
 ) -> None:
     """Write the ONNX or LiteRT file of a served function: see ``export_model``."""
     _check_suffix(path, format)
     write = _write_onnx if format == "onnx" else _write_litert
-    with replacing(path) as fresh, portable_operations(format):
-        write(_Served(resource, serve), fresh, signature, list(class_names), verbose)
+    with replacing(path) as fresh, portable_operations(format), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", SORTED_INPUTS, UserWarning)
+        write(_Served(resource, serve), fresh, signature, list(class_names), verbose, **options)
 
 
 def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
@@ -70,6 +74,8 @@ def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[st
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of NumPy, for deprecated names that the converter uses
             model.export(path, format="onnx", input_signature=[signature], verbose=verbose)
+    except KeyError as error:  # of a dtype that the converter does not know
+        raise ValueError(f"format='onnx' cannot hold this model: ONNX has no {error.args[0]}") from None
     finally:  # other exports of this process get tf2onnx's again
         for name in handlers:
             del tf_op.get_opsets()[ONNX_DOMAIN][14][name]
@@ -103,18 +109,29 @@ class _Log:
         node.type = "Log"
 
 
-def _write_litert(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
-    one = keras.tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape[1:]), spec.dtype, spec.name), signature)
+def _write_litert(
+    model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool, **options: Any
+) -> None:
     # LiteRT's builtin operations only: interpreters without TensorFlow have no others.
-    builtins = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
+    target = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS], **options.pop("target_spec", {})}
+    if "representative_dataset" in options:
+        raise ValueError(
+            "representative_dataset must not be given: head and readout would be computed in integers of 8 bits, with "
+            "wrong probabilities. optimizations alone stores the weights in 8 bits"
+        )
     try:
-        model.export(path, format="litert", input_signature=[one], verbose=verbose, target_spec=builtins)
+        model.export(path, format="litert", input_signature=[signature], verbose=verbose, target_spec=target, **options)
+    except (OSError, TypeError, ValueError):
+        raise
     except Exception as error:  # the converter's, which has no public name
-        missing = re.findall(r"'(tf\.\w+)' op is neither", str(error))
-        if not missing:
-            raise
-        operations = ", ".join(sorted(set(missing)))
-        raise ValueError(f"format='litert' cannot hold this model: LiteRT has no {operations}") from None
+        reason = str(error).strip().splitlines()[0]
+        if missing := re.findall(r"'(tf\.\w+)' op is neither", str(error)):
+            reason = f"LiteRT has no {', '.join(sorted(set(missing)))}"
+        elif wrong := re.search(r"'\w+\.\w+' op .*|Failed to convert .*", str(error)):
+            reason = wrong[0]
+        if any(variable.dtype == "int8" for variable in model.resource.variables):
+            reason += ". Weights are integers after quantize(): export before it, with optimizations="
+        raise ValueError(f"format='litert' cannot hold this model: {reason}") from None
 
 
 def export_pipeline(
