@@ -532,8 +532,8 @@ class SimplexClassifier(CalibratedNetwork):
 
         Notes
         -----
-        The batch size is free in every format. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale", "prediction_set"
-        [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
+        Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
         if not self.built or self._input_shapes is None:
@@ -627,7 +627,7 @@ _PREFIXES = "loss_", "target_", "density_"
 
 
 def _pixel_scales(samples: Samples) -> Any:
-    """Return for every input what divides pixels 0 to 255 to be as in the first samples; 0 where these are no pixels."""
+    """Return for every input what divides pixels 0..255 to be as in the first samples; 0 where these are no pixels."""
 
     def scale(leaf: Any) -> float:
         dtype = tf.as_dtype(leaf.dtype)

@@ -282,7 +282,7 @@ class SimplexNetwork(keras.Model):
                 raise ValueError(f"x must hold samples of shape {list(wanted)}; found shape {list(leaf.shape)}")
 
     def _accepts(self, x: Any) -> bool:
-        """Return whether a backbone that states no inputs takes samples of these shapes, as convolutions take images."""
+        """Return whether a backbone that states no inputs takes samples of these shapes, as convolutions do."""
         try:
             self.backbone(keras.tree.map_structure(lambda leaf: keras.KerasTensor((None, *leaf.shape[1:])), x))
         except Exception:  # of Keras or TensorFlow, by the layer

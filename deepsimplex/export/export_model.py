@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import keras
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable
@@ -142,9 +141,9 @@ def export_model(
             scale = pixel_scale[name] if isinstance(pixel_scale, Mapping) else pixel_scale
             if scale == 0:
                 raise ValueError(
-                    f"input_dtype must not be 'uint8' for the input {name!r}: the model was first fitted to samples that "
-                    "are not pixels in [0, 1] or [0, 255]. Scale them in the backbone, as by keras.layers.Rescaling, or "
-                    "give pixel_scale"
+                    f"input_dtype must not be 'uint8' for the input {name!r}: the model was first fitted to samples "
+                    "that are not pixels in [0, 1] or [0, 255]. Scale them in the backbone, as by "
+                    "keras.layers.Rescaling, or give pixel_scale"
                 )
             divisors[name] = check_number(scale, "pixel_scale", above=0)
     signature = specs if several else specs[input_name]

@@ -740,8 +740,8 @@ def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str, precision: s
     leaves = keras.tree.flatten(x)
     if len(lengths := {leaf.shape[0]: None for leaf in leaves if leaf.shape}) > 1:
         raise ValueError(
-            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}. A list or "
-            "tuple holds an array for every input"
+            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}. A list "
+            "or tuple holds an array for every input"
         )
     for leaf in leaves:
         if isinstance(leaf, tf.RaggedTensor):
