@@ -152,7 +152,8 @@ def _is_image(path: Path) -> bool:
 
 def _files(place: Path) -> tuple[list[Path], list[Path]]:
     """Return the image files of a class folder and of the folders in it, and other files and links to folders."""
-    images, others = [], []
+    images: list[Path] = []
+    others: list[Path] = []
     for folder, folders, files in os.walk(place):
         folders[:] = [path.name for path in _visible(Path(folder, name) for name in folders)]
         paths = _visible(Path(folder, name) for name in files)
@@ -217,7 +218,7 @@ def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> tuple[ND
             upright = ImageOps.exif_transpose(image)
             if "A" in upright.mode or "transparency" in upright.info:
                 upright = upright.convert("RGBA")
-                if upright.getchannel("A").getextrema()[0] < 255:
+                if np.asarray(upright)[..., 3].min() < 255:
                     remark = "have transparent pixels, whose hidden colors are read"
             pixels = upright.convert(mode)
             if size is not None:

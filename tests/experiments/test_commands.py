@@ -570,6 +570,14 @@ def test_errors_are_one_line_without_traceback(arguments, message, tmp_path, com
     assert not list(tmp_path.rglob("model.keras"))
 
 
+@pytest.mark.filterwarnings("default:columns of:UserWarning")
+def test_warnings_are_one_line_without_code(tmp_path, command):
+    (tmp_path / "a.csv").write_text(",a,y\n" + "".join(f"{k},{k}.5,{k % 2}\n" for k in range(20)))
+    data = f"data={{name: {tmp_path / 'a.csv'}, options: {{target_column: y}}}}"
+    (line,) = command("targets", *options(tmp_path, data, "data.limit=null")).stderr.splitlines()
+    assert re.fullmatch(r"deepsimplex: warning: columns of .*a\.csv were left out, .* number 1\. .*", line)
+
+
 def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):
     """Called as a script calls it; the run that is killed has its own process."""
     monkeypatch.setattr(sys, "argv", ["deepsimplex", "evaluate", *options(tmp_path)])
