@@ -120,7 +120,6 @@ SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "bloc
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
     "uncertainty": [{"by": "entropy", "y": None}, {"by": "likelihood"}],
-    "corrupt": [{"name": name, "severity": 1} for name in ("rotation", "shot_noise", "pixelation")],
     "ability_to_separate": [{"assigned": Y}, {"assigned": np.array(CLASSES)[Y], "classes": CLASSES}],
     "standardized_memberships": [{"scores": X, "kind": kind} for kind in ("softmax", "ranks")]
     + [{"scores": X, "kind": "shift", "zero": -9.0}],
