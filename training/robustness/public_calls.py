@@ -113,7 +113,6 @@ VALUES: dict[str, Any] = {
 REGIONS: dict[str, Any] = {
     **{"classifier": estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), "X": X[:, :2], "prototypes": X[:3, :2]},
     **{"prototype_labels": Y[:3], "feature_names": ["u", "v"], "levels": [0.5], "resolution": 8},
-    **{"variance": lambda x: np.square(x).sum(axis=1), "variance_levels": [0.5, 1.0]},
 }
 READ: dict[str, Any] = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
 SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
