@@ -341,9 +341,6 @@ def _datasets() -> list[Call]:
         Call("npz", _written(lambda path, **a: np.savez(path, **a), datasets.load, ".npz"), arrays, aliases=known),
         Call("csv", _written(write_csv, read_csv, ".csv"), {"rows": rows, "separator": ",", "header": "a,b,c,d,y"},
              aliases=known),
-        Call("predictions", _written(lambda path, **a: np.savez(path, **a), experiments.load_predictions, ".npz"),
-             {"y": Y, "p": P, "latent_loc": LATENT["loc"], "latent_scale": LATENT["scale"]},
-             aliases=dict.fromkeys(("y", "p", "latent_loc", "latent_scale"), whole)),
         Call("ds.load", ds.load, {"filepath": FOLDER / "model.npz"}, aliases={"filepath": whole}),
         *(Call(f"ds.load {kind}", _written(write_bytes, ds.load, kind), content, aliases=known)
           for kind in (".npz",)),
