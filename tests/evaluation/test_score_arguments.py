@@ -1,6 +1,5 @@
 """Arguments of all scores: forms of labels and probabilities, checks, limits, independence of the order."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
