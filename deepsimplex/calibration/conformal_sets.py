@@ -1,6 +1,7 @@
 """Split conformal prediction: sets of classes that hold the true one with a guaranteed frequency."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import keras
@@ -102,12 +103,13 @@ class ConformalSets(Fitted):
         self.free_classes = check_whole(free_classes, "free_classes", 0)
         self.seed = check_whole(seed, "seed", 0)
 
-    def fit(self, p: ArrayLike, y: ArrayLike) -> "ConformalSets":
+    def fit(self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> "ConformalSets":
         """Fit the thresholds to class probabilities [N, n] of held-out samples and their labels [N].
 
-        The samples must not have been used to train, nor to calibrate, the classifier.
+        The samples must not have been used to train, nor to calibrate, the classifier. Labels are numbers 0..n-1, or
+        names that ``classes`` holds, the name of each column of ``p``.
         """
-        labels, probabilities = check_labels_and_probabilities(y, p)
+        labels, probabilities = check_labels_and_probabilities(y, p, classes)
         scores = self._scores(tf.constant(probabilities, tf.float64)).numpy()
         true_class_scores = scores[np.arange(len(labels)), labels]
         groups = {"": true_class_scores}

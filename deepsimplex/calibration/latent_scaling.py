@@ -1,6 +1,6 @@
 """Latent scaling: multiply scale and mean of latent Gaussians by the likeliest factors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import keras
@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_sample_weight
+from deepsimplex._utils.validation import check_labels_beside, check_sample_weight
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import readout_layer
@@ -62,6 +62,8 @@ class LatentScaling(Calibration):
         scores: ArrayLike | None = None,
         readout: str | keras.layers.Layer = "argmax",
         sample_weight: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
     ) -> Self:
         """Fit to the latents of held-out samples and their labels.
 
@@ -70,13 +72,15 @@ class LatentScaling(Calibration):
         latent : LatentGaussian or dict
             Uncalibrated latents, N of them.
         y : array_like, shape [N] or [N, 1]
-            Class numbers 0..n-1.
+            True classes: numbers 0..n-1, or names that ``classes`` holds.
         scores : array_like, shape [n, L], optional
             Scores S by which latents are read out; None stands for the vertices.
         readout : {"argmax", "softmax"} or keras.layers.Layer
             Readout of the latents. Default "argmax".
         sample_weight : array_like, shape [N], optional
             Not negative; samples of weight 0 are left out.
+        classes : sequence of length n, optional
+            The name of each class, in the order of the scores.
 
         Returns
         -------
@@ -96,7 +100,7 @@ class LatentScaling(Calibration):
         positive = weights > 0
         latents, weights = latents[positive], weights[positive]
         logarithms = layer.log_probabilities(_tensors(latents, 1.0, 1.0)).numpy()
-        labels, _ = check_labels(y, logarithms.shape[1], rows=len(positive), of="latent")
+        labels = check_labels_beside(y, "latent", (len(positive), logarithms.shape[1]), classes)
         labels = labels[positive]
         if np.all(logarithms[np.arange(len(labels)), labels] >= logarithms.max(axis=1)):
             raise ValueError(
