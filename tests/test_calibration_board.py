@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from sklearn.metrics import roc_auc_score
 
 import deepsimplex as ds
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
@@ -248,8 +247,7 @@ def test_diverged_training_warns_once(four, tmp_path):
         assert len([w for w in caught if "training has diverged" in str(w.message)]) == 1
         assert "after epoch 0 predictions of" in str(caught[0].message)
         (written,) = events(tmp_path / name / "calibration")
-        by_density = {"score/out_of_distribution_auroc_by_density"} if name == "simplex" else set()
-        for tag in {*SCORES, "score/out_of_distribution_auroc", *by_density}:
+        for tag in {*SCORES, "score/out_of_distribution_auroc"}:
             assert all(math.isnan(written[tag, step]) for step in range(3)), tag
         assert not any(tag.startswith("pictures/") or tag == "confidence" for tag in tags(written))
 
@@ -282,15 +280,6 @@ def test_outside_samples_are_detected(four, digits, tmp_path):
     report = ds.evaluation.report(y, model.predict_proba(x), outside=model.predict_proba(others))
     auroc = float(written["score/out_of_distribution_auroc", 1])
     assert auroc == pytest.approx(report.out_of_distribution_auroc, abs=1e-3)
-    z = model.predict_features(x)
-    density = ds.calibration.NeighborDistance().fit(z[::2], y[::2], variance_share=0.98)
-    ranks = np.concatenate([density.familiarity(z[1::2]), density.familiarity(model.predict_features(others))])
-    by_density = roc_auc_score(np.arange(len(ranks)) >= len(z[1::2]), -ranks)
-    assert float(written["score/out_of_distribution_auroc_by_density", 1]) == pytest.approx(by_density, abs=1e-3)
-    for tag, familiarity in {"validation": ranks[: len(z[1::2])], "outside": ranks[len(z[1::2]) :]}.items():
-        histogram = written[f"familiarity/{tag}", 1]  # rows of left edge, right edge and count
-        assert histogram[:, 2].sum() == len(familiarity)
-        assert (histogram[0, 0], histogram[-1, 1]) == pytest.approx((familiarity.min(), familiarity.max()), abs=2e-3)
 
 
 def test_arrays_and_data_sets_give_the_same_draw(digits):

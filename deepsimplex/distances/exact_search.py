@@ -18,6 +18,7 @@ from deepsimplex._utils.progress import progress
 
 Classes = Literal["all", "same", "other"]
 CLASSES = get_args(Classes)
+BLOCK_BYTES = 2**24
 Executor = Literal["ray"]
 EXECUTORS = get_args(Executor)
 # Smaller tiles cost more in calls than they save in memory.
@@ -68,12 +69,12 @@ class Search:
         None: the samples themselves, each left out as its neighbor.
     query_labels : ndarray, shape [M], int64
         Classes of the queries (of the samples, without queries); -1 if they are not known.
+    num_classes, k : int
+        n and k.
     exclude_duplicates : bool
         Whether neighbors in the query's class must lie at a positive distance.
     classes : {"all", "same", "other"}
         Whether neighbors are searched in all classes, in that of the query, or in the others.
-    num_classes, k : int
-        n and k.
     block_bytes : int
         Approximate memory of one tile of float64 distances.
     show_progress : bool or None
@@ -95,12 +96,12 @@ class Search:
     ids: NDArray[np.int64]
     queries: NDArray[Any] | None
     query_labels: NDArray[np.int64]
-    exclude_duplicates: bool
-    classes: Classes
     num_classes: int
     k: int
-    block_bytes: int
-    show_progress: bool | None
+    exclude_duplicates: bool = False
+    classes: Classes = "all"
+    block_bytes: int = BLOCK_BYTES
+    show_progress: bool | None = None
     rows: NDArray[Any] = field(init=False)
     row_ids: NDArray[np.int64] = field(init=False)
     wanted: NDArray[np.bool_] = field(init=False)

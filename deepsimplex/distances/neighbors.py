@@ -15,10 +15,18 @@ from deepsimplex.distances.approximate_search import (
     search_in_turn,
 )
 from deepsimplex.distances.distance import Distance, check_same_shape
-from deepsimplex.distances.exact_search import CLASSES, EXECUTORS, Classes, Executor, Neighbors, Search, search_tiles
+from deepsimplex.distances.exact_search import (
+    BLOCK_BYTES,
+    CLASSES,
+    EXECUTORS,
+    Classes,
+    Executor,
+    Neighbors,
+    Search,
+    search_tiles,
+)
 from deepsimplex.distances.named_distances import get_distance
 
-BLOCK_BYTES = 2**24
 Method = Literal["exact", "approximate"]
 METHODS = get_args(Method)
 _SEED = 0
@@ -170,17 +178,15 @@ def nearest_neighbors(
     *,
     queries: NDArray[Any] | None = None,
     query_labels: NDArray[np.int64] | None = None,
-    exclude_duplicates: bool = False,
-    classes: Classes = "all",
     method: Method = "exact",
     candidates: int | None = None,
-    block_bytes: int = BLOCK_BYTES,
     executor: Executor | None = None,
-    show_progress: bool | None = None,
+    **options: Any,
 ) -> Neighbors:
     """Find the neighbors that ``class_neighbors`` describes, for arguments that have been checked.
 
-    ``samples`` and ``queries`` are arrays that ``metric.check`` has returned.
+    ``samples`` and ``queries`` are arrays that ``metric.check`` has returned; ``options`` are the last fields of
+    ``Search``.
     """
     if executor == "ray":
         from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
@@ -193,19 +199,8 @@ def nearest_neighbors(
         query_labels = labels[order]
     elif query_labels is None:
         query_labels = np.full(len(queries), -1)  # not known
-    search = Search(
-        x=_ordered(samples, order),
-        y=labels[order],
-        ids=order,
-        queries=queries,
-        query_labels=query_labels,
-        exclude_duplicates=exclude_duplicates,
-        classes=classes,
-        num_classes=num_classes,
-        k=k,
-        block_bytes=block_bytes,
-        show_progress=show_progress,
-    )
+    ordered = _ordered(samples, order), labels[order], order
+    search = Search(*ordered, queries, query_labels, num_classes, k, **options)
     if method == "approximate":
         check_approximate(metric, search)
         find = candidates_on_cluster if executor == "ray" else search_in_turn

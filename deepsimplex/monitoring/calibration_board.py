@@ -23,7 +23,6 @@ from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples.reservoir import take
 
 FOLDER = "calibration"
-LEAST = 10  # samples at least for a density
 CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram
 
 
@@ -51,10 +50,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         Default: those of the model or estimator, or numbers.
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
-        "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
-        that of a density of the backbone's features (``calibration.NeighborDistance``), fitted to one half of the
-        validation samples, at least ten, and evaluated on the other half; the familiarities of both are the histograms
-        "familiarity/validation" and "familiarity/outside".
+        "score/out_of_distribution_auroc".
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
@@ -191,10 +187,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         names: Sequence[Any] = range(p.shape[1])
         further: dict[str, Any] = {}
         if isinstance(model, SimplexClassifier):
-            latent, names = {name: arrays[name] for name in ("loc", "scale")}, model.class_names
-            further = {"latent": latent, "scores": model.readout.scores, "readout": model.readout}
-            if outside and len(p) >= 2 * LEAST:
-                further |= {"features": arrays["features"], "outside_features": outside["features"]}
+            names, gaussian = model.class_names, {name: arrays[name] for name in ("loc", "scale")}
+            further = {"latent": gaussian, "scores": model.readout.scores, "readout": model.readout}
         labels, images = self._check_labels(p.shape[1]), as_images(x)
         return ClassifierOutputs(labels, p, self._names(names), outside.get("probabilities"), images, **further)
 
