@@ -501,6 +501,36 @@ def test_transformed_target_regressor_uses_residuals(wine):
     assert ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y).residual_scale_ > 0
 
 
+CERTAIN = {
+    "argmax": ds.LatentRegressionClassifier(LinearRegression(), "vertices"),
+    "softmax": ds.LatentRegressionClassifier(LinearRegression(), "ilr"),
+    "diagonal": ds.LatentRegressionClassifier(BayesianRidge(), "ilr"),
+    "class without samples": ds.GLVQ(classes=[0, 1, 2, 3]),
+    "GPLVQ": ds.GPLVQ(),
+    "single precision": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, "vertices", epochs=2),
+}
+
+
+@pytest.mark.parametrize("calibration", [None, "temperature", "isotonic"])
+@pytest.mark.parametrize("classifier", CERTAIN.values(), ids=CERTAIN)
+def test_log_probabilities_have_one_floor(classifier, calibration, wine):
+    """Far from the training samples probabilities underflow; softmax ones below 1e-30 are averages over samples."""
+    X, y, X_test, y_test = wine
+    classifier = clone(classifier).fit(X, y)
+    if calibration is not None:
+        if len(classifier.classes_) > 3 and calibration == "isotonic":
+            pytest.skip("isotonic curves need samples of every class")
+        some_wrong = np.where(np.arange(len(y_test)) % 15, y_test, (y_test + 1) % 3)
+        classifier.calibrate(X_test, some_wrong, calibration)
+    far = np.concatenate([X_test, 1e2 * X_test, 1e5 * X_test])
+    p, logarithms = classifier.predict_proba(far), classifier.predict_log_proba(far)
+    least = np.finfo(p.dtype).tiny
+    assert logarithms.min() >= np.log(least)
+    np.testing.assert_allclose(logarithms, np.log(np.maximum(p, least)), rtol=0.03, atol=1e-6)
+    if calibration is None:
+        np.testing.assert_array_equal(classifier.decision_function(far).argmax(axis=1), classifier.predict(far))
+
+
 class Patchy(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Returns one standard deviation for all outputs of some rows only."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
@@ -178,6 +179,21 @@ def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
             f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
             f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')"
         )
+
+
+def smoothed_labels(y: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Return shares of the classes [N, n] for samples of which none has a class likelier than its own, and warn of it.
+
+    As in Platt's scaling, every class counts one more sample, shared equally by all labels: the parameters that are
+    likeliest for these shares are finite.
+    """
+    warn_caller(
+        f"none of the {len(y)} held-out samples has a class that is likelier than its true one, so that no finite "
+        "calibration is the likeliest: it is fitted to smoothed labels, as if every class had one more sample of any "
+        "label. Hold out more samples"
+    )
+    counts = np.bincount(y, weights, n)[y][:, np.newaxis]
+    return (counts * np.eye(n)[y] + 1.0 / n) / (counts + 1.0)
 
 
 def check_columns(p: Any, fitted: int) -> None:

@@ -65,11 +65,15 @@ class ConformalSets(Fitted):
     Notes
     -----
     Of m held-out samples with the scores s_i of their true classes the threshold is the k-th smallest,
-    k = ceil((m + 1) coverage). The true class of a new sample is in its set with probability ``coverage`` to
-    ``coverage`` + 1 / (m + 1), over draws of both (Vovk et al. 2005). Scores of a class y of rank r: "lac" 1 - p_y
-    (Sadinle et al. 2019); "aps" the sum of the probabilities down to p_y minus u p_y (Romano et al. 2020); "raps"
-    penalty * max(r - free_classes, 0) more (Angelopoulos et al. 2021). The random u in [0, 1) is drawn from the
-    probabilities themselves: a sample has the same set in any batch.
+    k = ceil((m + 1) coverage). The true class of a new sample is in its set with probability at least ``coverage``,
+    and, if no two scores are equal, at most ``coverage`` + 1 / (m + 1), over draws of both (Vovk et al. 2005). Scores
+    of a class y of rank r: "lac" 1 - p_y (Sadinle et al. 2019); "aps" the sum of the probabilities down to p_y minus
+    u p_y (Romano et al. 2020); "raps" penalty * max(r - free_classes, 0) more (Angelopoulos et al. 2021).
+
+    The random u in [0, 1) is drawn from the probabilities themselves: a sample has the same set in any batch. Samples
+    of equal probabilities, as of a tree or of quantized outputs, therefore have equal u, where the papers draw one for
+    each: their scores are tied, and coverage may exceed the upper bound, by as much as the ties' share. With all
+    probabilities 1 / n "lac" holds every class.
 
     Examples
     --------

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_beside, check_sample_weight
-from deepsimplex.calibration.calibrator import Calibration
+from deepsimplex.calibration.calibrator import Calibration, smoothed_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 
@@ -89,8 +89,14 @@ class LatentScaling(Calibration):
         Raises
         ------
         TypeError, ValueError
-            For invalid labels or weights, and if the likeliest factor is out of bounds: all held-out samples are
-            classified correctly, or their classes are no likelier than by chance.
+            For invalid labels or weights, and if the classes of the held-out samples are no likelier than by chance: no
+            factor, or one out of bounds, is the likeliest.
+
+        Warns
+        -----
+        UserWarning
+            If no class is likelier than the true one in any held-out sample. The likeliest scale would be 0; labels
+            are then smoothed, as if every class had one more sample, shared equally by all labels.
         """
         latents = LatentGaussian.of(latent).numpy()
         # float32 is faster, and precise enough for factors to within a thousandth.
@@ -102,18 +108,20 @@ class LatentScaling(Calibration):
         logarithms = layer.log_probabilities(_tensors(latents, 1.0, 1.0)).numpy()
         labels = check_labels_beside(y, "latent", (len(positive), logarithms.shape[1]), classes)
         labels = labels[positive]
-        if np.all(logarithms[np.arange(len(labels)), labels] >= logarithms.max(axis=1)):
-            raise ValueError(
-                f"the likeliest scale is 0: all {len(labels)} held-out samples are classified correctly. Hold out more "
-                "samples, or use PlattScaling (method='platt')"
-            )
-        nll = _negative_log_likelihood(latents, labels, weights, layer)
+        n = logarithms.shape[1]
+        largest = logarithms.max(axis=1)
+        all_right = bool(np.all(logarithms[np.arange(len(labels)), labels] >= largest))
+        informative = bool(np.any(logarithms.min(axis=1) < largest))
+        shares = smoothed_labels(labels, weights, n) if all_right and informative else np.eye(n)[labels]
+        nll = _negative_log_likelihood(latents, shares, weights, layer)
         scale_only = layer.scale_invariant
         mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
-        if abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE:
+        outside = abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE
+        if not informative or (outside and not all_right):
             raise ValueError(
                 f"the likeliest factor must lie between 0.01 and 100; found one outside for the {len(labels)} held-out "
-                "samples. Check that labels and latents belong together, or hold out more samples"
+                "samples, whose classes are no likelier than by chance. Check that labels and latents belong together, "
+                "or hold out more samples"
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
         return self
@@ -161,18 +169,18 @@ def _tensors(latent: LatentGaussian, mean: Any, scale: Any) -> dict[str, Any]:
 
 
 def _negative_log_likelihood(
-    latent: LatentGaussian, labels: NDArray[np.int64], weights: NDArray[np.float64], layer: Any
+    latent: LatentGaussian, shares: NDArray[np.float64], weights: NDArray[np.float64], layer: Any
 ) -> Callable[[float, float], float]:
-    """Return the mean NLL as a function of the logarithms of the factors of mean and scale."""
+    """Return the mean NLL of labels, as shares [N, n], as a function of the logarithms of the factors."""
 
     @tf.function(autograph=False)
-    def true_class_log_probabilities(mean: Any, scale: Any) -> Any:
-        logarithms = layer.log_probabilities(_tensors(latent, mean, scale))
-        return tf.cast(tf.gather(logarithms, labels, batch_dims=1), tf.float64)
+    def log_likelihoods(mean: Any, scale: Any) -> Any:
+        logarithms = tf.cast(layer.log_probabilities(_tensors(latent, mean, scale)), tf.float64)
+        return tf.reduce_sum(tf.math.multiply_no_nan(logarithms, shares), axis=1)
 
     def nll(mean: float, scale: float) -> float:
         factors = (tf.constant(np.exp(factor), tf.float32) for factor in (mean, scale))
-        return -float(np.average(true_class_log_probabilities(*factors).numpy(), weights=weights))
+        return -float(np.average(log_likelihoods(*factors).numpy(), weights=weights))
 
     return nll
 

@@ -328,7 +328,19 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
-        return np.log(np.maximum(self._calibrated(p), np.finfo(np.float64).tiny))
+        with np.errstate(divide="ignore"):
+            return floored(np.log(self._calibrated(p)))
+
+
+def floored(logarithms: NDArray[np.floating]) -> NDArray[Any]:
+    """Return logarithms of probabilities, at least that of the smallest normal number: -708.4, or -87.3 in float32.
+
+    Examples
+    --------
+    >>> floored(np.array([-1e9, -1.0])).round(1)
+    array([-708.4,   -1. ])
+    """
+    return np.maximum(logarithms, np.log(np.finfo(logarithms.dtype).tiny))
 
 
 def seed_of(random_state: Any) -> int:

@@ -36,7 +36,8 @@ def coverage(y: ArrayLike, sets: ArrayLike, *, classes: Sequence[Any] | None = N
     -------
     float
         Between 0 and 1. Over draws of m held-out and N test samples, conformal sets of nominal coverage c have a
-        mean between c and c + 1 / (m + 1), and a standard deviation near sqrt(c (1 - c) (1 / m + 1 / N)).
+        mean between c and c + 1 / (m + 1) (more where scores are tied), and a standard deviation near
+        sqrt(c (1 - c) (1 / m + 1 / N)).
 
     Examples
     --------

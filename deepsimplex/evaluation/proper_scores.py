@@ -25,14 +25,16 @@ def negative_log_likelihood(y: Any, p: Any) -> PreparedScore:
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
         True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
-        Class probabilities, not clipped.
+        Class probabilities, not clipped. Those that this package reads out of latents are at least the smallest normal
+        number, so that a sample counts at most 708.4 (87.3 in float32), as by ``predict_log_proba``.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
     float
-        At least 0 up to the rounding of ``p``; inf if a true class has probability exactly 0.
+        At least 0 up to the rounding of ``p``; inf if a true class has probability exactly 0, as after isotonic
+        calibration, or of a class without training samples.
 
     Examples
     --------
