@@ -51,7 +51,9 @@ def value_of(metric, y, p):
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("name", classes_of(km, km.Metric))
 def test_metrics_of_keras_take_labels_of_every_form(name, n):
-    make = lambda: getattr(km, name)(**ARGUMENTS.get(name, {}) | ({"name": "shown"}))
+    def make():
+        return getattr(km, name)(**ARGUMENTS.get(name, {}) | ({"name": "shown"}))
+
     y, p = samples(n)
     rows = np.eye(n, dtype="float32")[y]
     two_classes = n == 2 and (hasattr(make(), "thresholds") or name.startswith("Binary"))
