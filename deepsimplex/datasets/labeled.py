@@ -231,8 +231,8 @@ def _warn_of_copies(data: LabeledData, names: list[str]) -> None:
     if contradictions:
         one, other = (names[k] for k in contradictions[0])
         warn_caller(
-            f"{len(contradictions)} of {len(labels)} images of {data.name} equal one of another class, such as {one} and {other}: "
-            "delete the one in the wrong class"
+            f"{len(contradictions)} of {len(labels)} images of {data.name} equal one of another class, such as {one} "
+            f"and {other}: delete the one in the wrong class"
         )
 
 
