@@ -102,7 +102,6 @@ def test_run_writes_all_files(finished):
     assert {"loss", "val_loss", "accuracy", "val_expected_calibration_error"} <= rows[0].keys()
     boards = ["calibration", "train", "validation"]
     assert sorted(path.parent.name for path in folder.events.rglob("events.out.tfevents.*")) == boards
-    assert (folder.events / "calibration" / "projector_config.pbtxt").exists()
     for picture in (folder.reliability, folder.uncertain_images):
         assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(folder.model) in printed
