@@ -325,8 +325,8 @@ def incompleteness():
 
 @pytest.mark.slow
 def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monkeypatch, capsys):
-    calibration = ["calibration.method=temperature", "calibration.density=gaussian", "calibration.coverage=0.999"]
-    given = ["data.validation_fraction=0.2", "data.limit=200", "training.epochs=1", "target=ilr", *calibration]
+    given = ["data.validation_fraction=0.2", "data.limit=200", "training.epochs=1", "target=ilr", "model.head=gaussian"]
+    calibration = ["calibration.density=gaussian", "calibration.method=temperature", "calibration.coverage=0.999"]
 
     def fail(*_, **__):
         raise RuntimeError("it failed")
@@ -334,54 +334,45 @@ def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monk
     def interrupted(*_):
         raise KeyboardInterrupt
 
+    calibrate = ds.SimplexClassifier.calibrate
     with without_pictures(eager=True), monkeypatch.context() as patch:
-        for name in ("calibrate", "fit_density", "export"):
-            original = getattr(ds.SimplexClassifier, name)
-            failing = lambda model, x, *a, _call=original, **b: _call(model, x) if x is None else fail()  # noqa: E731
-            patch.setattr(ds.SimplexClassifier, name, failing)
+        failing = lambda model, x, *rest, **options: calibrate(model, x) if x is None else fail()  # noqa: E731
+        patch.setattr(ds.SimplexClassifier, "calibrate", failing)
+        patch.setattr(ds.SimplexClassifier, "export", fail)
         patch.setattr(run_results, "_draw", fail)
-        steps = ["calibration.density", "calibration.method", "calibration.coverage", "export", "figures"]
         with incompleteness() as lacking:
-            folder = experiments.train(checked(tmp_path, *given), verbose=0)
-    assert "calibration.density (RuntimeError: it failed); calibration.method" in lacking[0]
-    assert "at least 999 samples" in lacking[0]
-    metrics = folder.read_metrics()
+            folder = experiments.train(checked(tmp_path, *given, *calibration), verbose=0)
+    assert "calibration.method (RuntimeError: it failed); calibration.coverage (y must" in lacking[0]
+    steps = ["calibration.method", "calibration.coverage", "export", "figures"]
     assert [*folder.read_missing()] == steps
-    assert metrics["accuracy"] > 0
-    assert folder.test_predictions.exists()
+    assert "at least 999 samples" in read_run(folder.path).missing["calibration.coverage"]
     assert not folder.backup.exists()
-    assert folder.read_missing() == read_run(folder.path).missing
-    weights = ds.load(folder.model).get_weights()
+    assert type(ds.load(folder.model).density).__name__ == "GaussianDensity"
+    metrics, weights = folder.read_metrics(), ds.load(folder.model).get_weights()
+    assert {"accuracy", "unfamiliar_share", "training_seconds"} <= metrics.keys()
 
     monkeypatch.setattr(commands, "fit", lambda *_: pytest.fail("trained again"))
     monkeypatch.setattr(ds.SimplexClassifier, "export", lambda model, path, **options: path.mkdir())
+    changed = [*given, "calibration.method=platt", "calibration.coverage=0.8"]
     with without_pictures(eager=True):
-        given[-1] = "calibration.coverage=0.8"
         with monkeypatch.context() as patch:
             patch.setattr(commands, "_finish", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                experiments.train(checked(tmp_path, *given), resume=True, verbose=0)
-        with incompleteness() as lacking:
-            experiments.evaluate(checked(tmp_path, *given))
-        assert "calibration (it was interrupted)" in lacking[0]
+                experiments.train(checked(tmp_path, *changed), resume=True, verbose=0)
+        with incompleteness():
+            experiments.evaluate(checked(tmp_path, *changed))
+        assert [*folder.read_missing()] == [*steps[:-1], "calibration"]
         assert "missing  export: it was interrupted" in capsys.readouterr().out
-        assert [*folder.read_missing()] == [*steps[:4], "calibration"]
-        experiments.train(checked(tmp_path, *given), resume=True, verbose=0)
-        assert (folder.read_missing(), folder.served.exists()) == ({}, True)
-        assert folder.read_metrics()["training_seconds"] == metrics["training_seconds"]
-        assert folder.read_metrics()["set_coverage"] > 0.5
-        model = ds.load(folder.model)
-        assert [type(part).__name__ for part in (model.density, model.calibration)] == [
-            "GaussianDensity",
-            "TemperatureScaling",
-        ]
-        experiments.train(checked(tmp_path, *given), resume=True)
-        assert "finished already" in capsys.readouterr().out
-        experiments.train(checked(tmp_path, *given[:-3], "calibration.method=platt"), resume=True, verbose=0)
-    model = ds.load(folder.model)
-    assert (model.density, type(model.calibration).__name__, model.prediction_sets) == (None, "PlattScaling", None)
-    assert not {"set_coverage", "unfamiliar_share", "missing"} & folder.read_metrics().keys()
+        experiments.train(checked(tmp_path, *changed), resume=True, verbose=0)
+        experiments.train(checked(tmp_path, *changed), resume=True)
+    assert "finished already" in capsys.readouterr().out
     assert load_config(folder.config).calibration.method == {"name": "platt"}
+    assert (folder.read_missing(), folder.served.exists()) == ({}, True)
+    assert folder.read_metrics()["training_seconds"] == metrics["training_seconds"]
+    assert folder.read_metrics()["set_coverage"] > 0.5
+    assert "unfamiliar_share" not in folder.read_metrics()
+    model = ds.load(folder.model)
+    assert (model.density, type(model.calibration).__name__) == (None, "PlattScaling")
     for one, other in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(one, other)
 
