@@ -47,6 +47,7 @@ class SimplexNetwork(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        self.autocast = False  # samples are cast by the layers that take them, not to the precision of this one
         self.seed = check_whole(seed, "seed", 0)
         if not isinstance(backbone, keras.layers.Layer):
             raise ValueError(f"backbone must be a keras.Model or layer; found {type(backbone).__name__}")
@@ -349,7 +350,7 @@ class Output(keras.Model):
     """Keras model from samples to one output of a network, such as its latents or features."""
 
     def __init__(self, network: SimplexNetwork, function: Callable[[Any], Any]) -> None:
-        super().__init__(name="output", dtype=network.dtype_policy)
+        super().__init__(name="output", dtype=network.dtype_policy, autocast=False)
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references when it loads
         self._function = function
 
@@ -400,8 +401,11 @@ def _dtype_name(dtype: Any) -> Any:
 
 def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
     """Return whether samples fit an input; Keras adds or removes a last axis of length one."""
-    a, b = (sizes[:-1] if sizes[-1:] == (1,) else sizes for sizes in (shape, wanted))
-    return len(a) == len(b) and all(one == other or None in (one, other) for one, other in zip(a, b, strict=True))
+    longer, shorter = sorted((shape, wanted), key=len, reverse=True)
+    longer = longer[:-1] if len(longer) == len(shorter) + 1 and longer[-1] == 1 else longer
+    return len(longer) == len(shorter) and all(
+        one == other or None in (one, other) for one, other in zip(longer, shorter, strict=True)
+    )
 
 
 def is_shape(value: Any) -> bool:

@@ -100,8 +100,8 @@ class ServedModel:
         Parameters
         ----------
         samples : array, shape [N, ...], or dict
-            Of the dtype in ``inputs``; numbers of the same kind are cast to it. Of several inputs a dict of arrays by
-            name.
+            Of the dtype in ``inputs``; numbers of the same kind are cast to it. A last axis of length one may be
+            missing. Of several inputs a dict of arrays by name.
 
         Raises
         ------
@@ -131,6 +131,8 @@ def _checked(samples: Any, name: str, spec: tf.TensorSpec) -> np.ndarray:
         array = Samples.of(samples if hasattr(samples, "shape") else np.asarray(samples), name=name).columns[0]
     else:
         array = check_array(samples, name, "[N, ...]", least=1, finite=False, dtype="any")
+    if array.ndim == len(wanted) and wanted[-1] == 1:
+        array = array[..., np.newaxis]  # as Keras does
     if array.ndim - 1 != len(wanted) or any(b not in (None, a) for a, b in zip(array.shape[1:], wanted, strict=True)):
         raise ValueError(f"{name} must have shape {['N', *wanted]}, as exported; found shape {list(array.shape)}")
     kinds = "OSU" if dtype == tf.string else "f" if dtype.is_floating else "biu" if dtype.is_integer else "b"
