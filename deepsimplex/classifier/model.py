@@ -195,9 +195,11 @@ class SimplexClassifier(CalibratedNetwork):
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
             Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
-            target batches of labels are read into memory, to find neighbors; augment samples in the backbone then, by
-            preprocessing layers of Keras. With ``losses.Composition`` batches of soft labels or latents are read once
-            before training. Otherwise, and always if the loss needs labels alone, batches are read in training only.
+            target batches of labels are read into memory before training, among which neighbors are found: those of one
+            epoch, of an endless stream with ``steps_per_epoch`` until its samples repeat. Training then reads the
+            stream as it is; latents of samples that were augmented anew are computed batch by batch. With
+            ``losses.Composition`` batches of soft labels or latents are read once before training. Otherwise, and
+            always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -225,22 +227,27 @@ class SimplexClassifier(CalibratedNetwork):
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
-        labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
+        labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
         samples = Samples.of(x, y, sample_weight, labeled=True)
         validation = None if validation_data is None else _validation_samples(validation_data)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
+        collected: Any = None
         if samples.is_stream and labels.needs_training_samples(samples):
-            samples, batch_size = samples.in_memory(steps_per_epoch, "steps_per_epoch")
-            kwargs.pop("steps_per_epoch", None)
+            collected, size = samples.collected(steps_per_epoch, epochs)
+            if steps_per_epoch is None and not samples.is_repeatable:  # a generator that has ended
+                samples, batch_size, collected = collected, size, None
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
-            self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
+            checked = samples if collected is None else collected
+            self._check_workers(workers, (*settings, type(validation_data).__name__), checked, validation)
 
-        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
-        self._adapt_head(samples, steps_per_epoch)
+        passes = samples.epochs_per_pass(steps_per_epoch)
+        seeded = SeededEpochs(self.seed, keeps_order=passes > 1)
+        samples, collected = labels.fit_target_and_loss(samples, steps_per_epoch, collected)
+        self._adapt_head(collected, steps_per_epoch)
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
@@ -250,7 +257,7 @@ class SimplexClassifier(CalibratedNetwork):
             self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._batches(samples, batch_size, seeded.order if shuffle else None, workers),
+            self._batches(samples, batch_size, seeded.order if shuffle else None, workers, repeated=passes > 1),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -346,10 +353,17 @@ class SimplexClassifier(CalibratedNetwork):
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _batches(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _batches(
+        samples: Samples,
+        batch_size: int | None,
+        order: Any = None,
+        workers: Workers | None = None,
+        *,
+        repeated: bool = False,
+    ) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
         if samples.is_stream:
-            return samples.for_keras(order=order, divide=divided_among_workers)
+            return samples.for_keras(order=order, divide=divided_among_workers, repeated=repeated)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
@@ -623,7 +637,7 @@ def _validation_samples(data: Any) -> Samples:
 
 
 class SeededEpochs(keras.callbacks.Callback):
-    """Draw each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
+    """Determine each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
 
     ``keras.callbacks.BackupAndRestore`` restores weights and optimizer, hence the step, but neither the state of Keras'
     seed generators nor that of a shuffle. With this callback a resumed run equals an uninterrupted one. Two calls of
@@ -632,25 +646,35 @@ class SeededEpochs(keras.callbacks.Callback):
     Parameters
     ----------
     seed : int
+    keeps_order : bool
+        Whether the step of the first epoch determines the order of all passes, which do not end with the epochs.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, keeps_order: bool = False) -> None:
         super().__init__()
-        self.seed = seed
-        self.step = 0
+        self.seed, self.keeps_order = seed, keeps_order
+        self.step: int | None = None
+        self._latest: tuple[tuple[int, ...], np.ndarray] = (), np.empty(0)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Reseed the random layers."""
-        self.step = int(self.model.optimizer.iterations.numpy())
+        step = int(self.model.optimizer.iterations.numpy())
+        if self.step is None or not self.keeps_order:
+            self.step = step
         saved = {id(variable) for variable in self.model.weights}
         generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
         for index, state in enumerate(generators):
-            words = np.random.SeedSequence([self.seed, self.step, index]).generate_state(2, np.uint32)
+            words = np.random.SeedSequence([self.seed, step, index]).generate_state(2, np.uint32)
             state.assign(words.astype(state.dtype))
 
-    def order(self, rows: int) -> np.ndarray:
-        """Return the order of this epoch's samples, a permutation of range(rows), int64."""
-        return np.random.default_rng([self.seed, self.step]).permutation(rows)
+    def order(self, rows: int, number: int = 0) -> np.ndarray:
+        """Return the order of the samples of pass ``number`` in this epoch, a permutation of range(rows), int64."""
+        entropy = (self.seed, self.step or 0, number)
+        key, order = self._latest
+        if key != (rows, *entropy):
+            order = np.random.default_rng(entropy[: 3 if number else 2]).permutation(rows)
+            self._latest = (rows, *entropy), order
+        return order
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:
