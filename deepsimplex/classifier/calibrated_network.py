@@ -226,10 +226,10 @@ class CalibratedNetwork(SimplexNetwork):
 
         def outputs(x: Any) -> dict[str, Any]:
             latent = self.predictive_latent(self.latent(x), calibrated=False)
-            return {"probabilities": self.readout(latent), "latent": latent}
+            return {"probabilities": self.unweighted_readout(latent), "latent": latent}
 
         predicted = predictions(Output(self, outputs), self._checked(x), batch_size, verbose)
-        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.unweighted_readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return self.predict_features(x, **options)

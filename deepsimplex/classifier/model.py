@@ -210,7 +210,12 @@ class SimplexClassifier(CalibratedNetwork):
             (x, y) or (x, y, sample_weight). Its latents are found among the training samples.
         shuffle : bool
             Draw a new order in every epoch, from ``seed``.
-        batch_size, epochs, verbose, callbacks, class_weight, sample_weight, **kwargs
+        class_weight : dict of int to float, optional
+            Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
+            what the network learns most about. Their effect on class probabilities is taken out in predictions and
+            metrics (not in the loss): it is known, and without it a class of weight w would count as w times as
+            frequent. For decisions that favor a class see the guide to decisions; ``sample_weight`` is never taken out.
+        batch_size, epochs, verbose, callbacks, sample_weight, **kwargs
             As in keras.Model.fit.
 
         Returns
@@ -253,8 +258,7 @@ class SimplexClassifier(CalibratedNetwork):
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
             kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
             self._batches(samples, batch_size, seeded.order if shuffle else None, workers, repeated=passes > 1),
@@ -310,8 +314,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -418,6 +421,12 @@ class SimplexClassifier(CalibratedNetwork):
         elif not samples.is_stream:
             self.head.set_num_samples(samples.num_rows)
 
+    def _begin_training(self, labels: TrainingLabels) -> None:
+        """Remove what was fitted to weights that change now, and keep the weights of the classes."""
+        if self.after_training.remove("training"):
+            self._retraced()
+        self.unweighted_readout.set_class_weight(labels.class_weights)
+
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
@@ -494,7 +503,7 @@ class SimplexClassifier(CalibratedNetwork):
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
-            probabilities = tf.exp(outputs["log_probabilities"])
+            probabilities = self.unweighted_readout.unweighted(tf.exp(outputs["log_probabilities"]))
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
             probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)

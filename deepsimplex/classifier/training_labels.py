@@ -45,12 +45,12 @@ class TrainingLabels:
     workers: Workers = field(default_factory=Workers)
     scores: NDArray[np.float64] = field(init=False)
     _need_latents: bool = field(init=False)
-    _class_weight: NDArray[Any] | None = field(init=False, default=None)
+    class_weights: NDArray[Any] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.class_weight is not None:
             weights = check_class_weight(self.class_weight, range(self.num_classes))
-            object.__setattr__(self, "_class_weight", np.array([*weights.values()], keras.config.floatx()))
+            object.__setattr__(self, "class_weights", np.array([*weights.values()], keras.config.floatx()))
         object.__setattr__(self, "scores", self.target.scores(self.num_classes))
         object.__setattr__(self, "_need_latents", self.loss is not None and self.loss.needs_latents)
 
@@ -126,7 +126,7 @@ class TrainingLabels:
         if latents is not None and self.loss is not None:
             read = self.loss.latent_labels(latents, self.scores)
             batch |= {name: value.astype(floatx) for name, value in read.items()}
-        if (per_class := self._class_weight) is None:
+        if (per_class := self.class_weights) is None:
             return batch, None
         return batch, (values @ per_class).astype(floatx) if labels.is_soft else per_class[values]
 
@@ -178,7 +178,7 @@ class KnownLatents:
     def __init__(self, target: Target, columns: tuple[Any, Any], latents: LatentGaussian) -> None:
         self._target, self._latents = target, latents
         self._rows = {key: row for row, key in enumerate(row_keys(columns))}
-        self._lock = threading.Lock()  # targets keep their latest distances
+        self._transforming = threading.Lock()  # targets keep their latest distances
 
     def look_up(self, columns: tuple[Any, Any], labels: NDArray[Any]) -> LatentGaussian:
         """Return the latents of the samples and labels of a batch; ``labels`` are class numbers."""
@@ -190,7 +190,7 @@ class KnownLatents:
                     "x must repeat its samples with a distance target in a PyDataset of several processes; found new "
                     "ones, as of an augmentation. Set use_multiprocessing=False, or augment in the backbone"
                 )
-            with self._lock:
+            with self._transforming:
                 new = self._target.transform(
                     keras.tree.map_structure(lambda x: x[unknown], columns[0]), labels[unknown]
                 )

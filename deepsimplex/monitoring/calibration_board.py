@@ -203,7 +203,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         further: dict[str, Any] = {}
         if isinstance(model, SimplexClassifier):
             latent, names = {name: arrays[name] for name in ("loc", "scale")}, model.class_names
-            further = {"latent": latent, "scores": model.readout.scores, "readout": model.readout}
+            further = {"latent": latent, "scores": model.readout.scores, "readout": model.unweighted_readout}
             if outside and len(p) >= 2 * LEAST:
                 further |= {"features": arrays["features"], "outside_features": outside["features"]}
         labels, images = self._check_labels(p.shape[1]), as_images(x)

@@ -109,7 +109,7 @@ class KerasOutputs:
             features = model.backbone(batch, training=False)
             latent = model.predictive_latent(model.latent_of_features(features), calibrated=False)
             single = {name: tf.cast(part, tf.float32) for name, part in (latent | {"features": features}).items()}
-            return {**single, "probabilities": model.readout(latent)}
+            return {**single, "probabilities": model.unweighted_readout(latent)}
 
         batches = keras.tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), samples)
         self._outputs = outputs if model.run_eagerly else tf.function(outputs, input_signature=[batches])
