@@ -346,11 +346,20 @@ def check_labels_and_probabilities(
     array([1, 0])
     """
     probabilities = check_probabilities(p)
-    samples, n = probabilities.shape
-    hint = "Names become numbers with [names.index(label) for label in y], names = list(model.classes_) those of the "
-    hint += "columns of p. Or pass classes=names to a function that takes it"
-    names = None if classes is None else check_class_names(classes, n)
-    return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
+    return check_labels_beside(y, "p", probabilities.shape, classes), probabilities
+
+
+def check_labels_beside(
+    y: ArrayLike, of: str, shape: tuple[int, ...], classes: Sequence[Any] | None, name: str = "y"
+) -> NDArray[np.int64]:
+    """Return labels as class numbers [N]: as many as the rows of an array ``of`` of a shape [N, n].
+
+    ``classes``, if given, names its n columns, and ``y`` then holds names.
+    """
+    rows, n = shape
+    names = None if classes is None else check_class_names(classes, n, of=of)
+    hint = "Pass the names of the classes, in the order of the columns, as classes: classes=model.classes_"
+    return check_labels(y, n, name=name, rows=rows, of=of, classes=names, hint=hint)[0]
 
 
 def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: str = "sample_weight") -> NDArray[Any]:

@@ -212,11 +212,11 @@ class SimplexNetwork(keras.Model):
 
     @contextmanager
     def _local_predictions(self) -> Iterator[None]:
-        self._hide("_is_predicting", True)
+        self._is_predicting = True
         try:
             yield
         finally:
-            self._hide("_is_predicting", False)
+            self._is_predicting = False
 
     def _checked(self, x: Any) -> Samples:
         """Check samples to predict as ``fit`` does."""

@@ -19,7 +19,7 @@ from deepsimplex._utils.validation import check_choice, check_class_names, check
 from deepsimplex.calibration import Calibration, FeatureDensity
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.checked_data import checked_labels, checked_rows, readable_rows
+from deepsimplex.estimators.checked_data import checked_labels, checked_rows, fitted_labels, readable_rows
 from deepsimplex.export import export_model
 from deepsimplex.samples import Labels
 
@@ -73,7 +73,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape [n]
-        In the order of the columns of probabilities.
+        Sorted, in the order of the columns of probabilities.
     n_features_in_ : int
     calibration_ : Calibration
         Only after ``calibrate``.
@@ -118,7 +118,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _readable(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
         features = readable_rows(self, X, ensure_min_samples=2)
-        labels = checked_labels(y, self.classes)
+        labels = fitted_labels(y, self.classes)
         if len(labels.values) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.values)}")
         weights = check_sample_weight(sample_weight, len(features))
@@ -328,7 +328,19 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
-        return np.log(np.maximum(self._calibrated(p), np.finfo(np.float64).tiny))
+        with np.errstate(divide="ignore"):
+            return floored(np.log(self._calibrated(p)))
+
+
+def floored(logarithms: NDArray[np.floating]) -> NDArray[Any]:
+    """Return logarithms of probabilities, at least that of the smallest normal number: -708.4, or -87.3 in float32.
+
+    Examples
+    --------
+    >>> floored(np.array([-1e9, -1.0])).round(1)
+    array([-708.4,   -1. ])
+    """
+    return np.maximum(logarithms, np.log(np.finfo(logarithms.dtype).tiny))
 
 
 def seed_of(random_state: Any) -> int:

@@ -310,8 +310,7 @@ class CASIMAC(Target):
             distances, recall, self._from_cache = neighbors.distances, neighbors.recall, False
         else:
             shape = len(labels), self.num_classes_, k
-            cached = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
-            distances, recall, self._from_cache = cached
+            distances, recall, self._from_cache = cached_search(self.cache_dir, key, shape, search)
         if queries is None:
             self.recall_ = recall
         latents = -self._coefficients(distances, labels) @ self.scores(self.num_classes_)
