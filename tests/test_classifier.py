@@ -175,7 +175,7 @@ def test_sample_weight_equals_class_weight(few):
     by_class.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0})
     by_sample.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=weights)
     plain.fit(x, y, epochs=1, batch_size=100, verbose=0)
-    for one, other in zip(by_class.get_weights(), by_sample.get_weights(), strict=True):
+    for one, other in zip(by_class.trainable_variables, by_sample.trainable_variables, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
     assert np.abs(by_class.get_weights()[0] - plain.get_weights()[0]).max() > 1e-4
     both.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0}, sample_weight=np.full(len(y), 2.0))

@@ -212,9 +212,9 @@ class SimplexClassifier(CalibratedNetwork):
             Draw a new order in every epoch, from ``seed``.
         class_weight : dict of int to float, optional
             Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
-            what the network learns most about. Their effect on class probabilities is taken out in predictions and
-            metrics (not in the loss): it is known, and without it a class of weight w would count as w times as
-            frequent. For decisions that favor a class see the guide to decisions; ``sample_weight`` is never taken out.
+            what the network learns most about. Their effect on class probabilities, as if a class of weight w were
+            w times as frequent, is taken out in predictions, metrics and ``evaluate``. For decisions that favor a class
+            see the guide to decisions. The effect of ``sample_weight`` stays.
         batch_size, epochs, verbose, callbacks, sample_weight, **kwargs
             As in keras.Model.fit.
 
@@ -445,7 +445,7 @@ class SimplexClassifier(CalibratedNetwork):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
         with tf.GradientTape() as tape:
-            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
+            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True), training=True)
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
             is_mean = self.training_loss.reduction != "sum"
@@ -459,7 +459,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
-        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False))
+        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False), training=False)
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
         return self._report(x, y, outputs, loss, sample_weight, part, training=False)
 
@@ -473,7 +473,7 @@ class SimplexClassifier(CalibratedNetwork):
         """
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
-        outputs = self._with_log_probabilities(outputs)
+        outputs = self._with_log_probabilities(outputs, training)
         if not loss.is_ready or (loss.needs_latents and y.keys() == {"label"}):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
@@ -481,11 +481,15 @@ class SimplexClassifier(CalibratedNetwork):
         # ``losses`` holds the head's divergence, divided by the number of samples, and the regularizers of layers.
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
-    def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them."""
+    def _with_log_probabilities(self, outputs: dict[str, Any], training: bool) -> dict[str, Any]:
+        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them.
+
+        In training those of the readout, which learns as if classes were as frequent as their weights make them.
+        """
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
+        readout = self.readout if training else self.unweighted_readout
+        log_p = readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -503,7 +507,8 @@ class SimplexClassifier(CalibratedNetwork):
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
-            probabilities = self.unweighted_readout.unweighted(tf.exp(outputs["log_probabilities"]))
+            probabilities = tf.exp(outputs["log_probabilities"])
+            probabilities = self.unweighted_readout.unweighted(probabilities) if training else probabilities
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
             probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
