@@ -123,7 +123,7 @@ def test_missing_labels_raise_with_all_their_lines(missing, tmp_path):
     write(tmp_path / "a.csv", "a,y", lambda i, k: f"{i},{missing if i in (2, 7) else k}")
     found = re.escape(repr(missing))
     with pytest.raises(
-        ValueError, match=rf"column 'y' of .* must name a class in every line; found {found} in lines 4, 9"
+        ValueError, match=rf"column 'y' of .* must name a class in every line; found {found} in line 4, 9"
     ):
         load(tmp_path / "a.csv")
 
@@ -160,7 +160,7 @@ def test_column_beyond_single_precision_warns(tmp_path):
         ("a,b,y\n1,1e39,0\n", "found '1e39' in line 2 of column 'b'"),
         ("a,b,y\n1,1_0,0\n", "found '1_0' in line 2 of column 'b'"),
         ("a;b;y\n1;2,5;0\n", "found '2,5' in line 2 of column 'b'. Write decimals with a point"),
-        ("a,b,y\n\n1,2\n1,2,3,4\n", r"lines 3, 4 of .* must have 3 values, as the header; found 2"),
+        ("a,b,y\n\n1,2\n1,2,3,4\n", r"every line of .* must have 3 values, as the header; found 2 in line 3, 4"),
         ("a,b,c\n1,2,3\n", r"target_column must.*found 'y'"),
         ("a,a,y\n1,2,3\n", "header of at least two different columns"),
         ("a,y,y\n1,2,3\n", "header of at least two different columns"),

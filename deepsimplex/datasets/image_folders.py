@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.datasets.labeled import Source, check_written
 
@@ -21,7 +21,7 @@ IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 MOST_PIXELS = 2**26  # 8192 x 8192; a small file may claim to be larger than all memory
 SYSTEM_NAMES = ("__macosx", "@eadir", "desktop.ini", "thumbs.db")  # written by operating systems, not hidden by a dot
 PARTS = ("dev", "test", "testing", "train", "training", "val", "valid", "validation")
-MOST_NAMED = 100  # files in one message
+MOST_NAMED = 100  # unreadable files in one message
 
 
 def read_folder(
@@ -75,8 +75,8 @@ def read_folder(
         results = dict(zip(paths, pool.map(partial(_read_image, size=size, mode=mode), paths), strict=True))
 
     if problems := {path: remark for path, (pixels, remark) in results.items() if pixels is None}:
-        listed = "; ".join(f"{_shortened(same)} ({problem})" for problem, same in _by_text(problems).items())
-        text = f"{len(problems)} of {len(paths)} files cannot be read as images: {listed}"
+        reasons = "; ".join(f"{listed(same, MOST_NAMED)} ({problem})" for problem, same in _by_text(problems).items())
+        text = f"{len(problems)} of {len(paths)} files cannot be read as images: {reasons}"
         if on_error == "raise":
             raise ValueError(f'{text}. Delete them or write them again; on_error="skip" leaves them out')
         warn_caller(f"{text}. They were left out")
@@ -86,8 +86,13 @@ def read_folder(
             warn_caller(f"{len(same)} of {len(paths)} images {remark}; the first is {same[0]}")
     images = {place: [path for path in part if path in readable] for place, part in images.items()}
     if empty := [str(place) for place, part in images.items() if not part]:
-        raise ValueError(f"class folders must hold images that can be read; found none in {_shortened(empty)}")
-    _check_sizes(readable)
+        raise ValueError(f"class folders must hold images that can be read; found none in {listed(empty)}")
+    first, common = next((path, pixels.shape[:2]) for path, pixels in readable.items())
+    if other := next((path for path, pixels in readable.items() if pixels.shape[:2] != common), None):
+        raise ValueError(
+            f"image_size=(height, width) must be given, as sizes differ: {first} is {common}, {other} is "
+            f"{readable[other].shape[:2]}"
+        )
 
     def read_part(part: list[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         x = np.stack([readable[path] for place in part for path in images[place]])
@@ -110,18 +115,13 @@ def _visible(paths: Iterable[Path]) -> list[Path]:
     return sorted(path for path in paths if path.name[0] != "." and path.name.lower() not in SYSTEM_NAMES)
 
 
-def _shortened(names: list[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
 def _parts(root: Path) -> list[Path]:
     """Return [root/train, root/test], in any case, or [root] where the folders are classes."""
     folders = {place.name.lower(): place for place in _visible(filter(Path.is_dir, root.iterdir()))}
     if {"train", "test"} <= folders.keys():
         others = [str(place) for name, place in folders.items() if name not in ("train", "test")]
         if others:
-            warn_caller(f"{_shortened(others)}: left out, as only train and test are read where both are there")
+            warn_caller(f"{listed(others)}: left out, as only train and test are read where both are there")
         parts = [folders["train"], folders["test"]]
     elif folders and folders.keys() <= {*PARTS}:
         raise ValueError(
@@ -131,7 +131,7 @@ def _parts(root: Path) -> list[Path]:
         parts = [root]
     loose = [str(path) for part in {root, *parts} for path in _visible(part.iterdir()) if _is_image(path)]
     if loose:
-        warn_caller(f"images that lie in no folder of a class were left out: {_shortened(loose)}")
+        warn_caller(f"images that lie in no folder of a class were left out: {listed(loose)}")
     return parts
 
 
@@ -152,7 +152,8 @@ def _is_image(path: Path) -> bool:
 
 def _files(place: Path) -> tuple[list[Path], list[Path]]:
     """Return the image files of a class folder and of the folders in it, and other files and links to folders."""
-    images, others = [], []
+    images: list[Path] = []
+    others: list[Path] = []
     for folder, folders, files in os.walk(place):
         folders[:] = [path.name for path in _visible(Path(folder, name) for name in folders)]
         paths = _visible(Path(folder, name) for name in files)
@@ -181,16 +182,6 @@ def _check_different(classes: list[Path]) -> None:
             raise ValueError(f"class folders must differ; found {same} and {place}, which are one folder by a link")
 
 
-def _check_sizes(images: dict[Path, NDArray[np.uint8]]) -> None:
-    first, common = next((path, pixels.shape[:2]) for path, pixels in images.items())
-    for path, pixels in images.items():
-        if pixels.shape[:2] != common:
-            raise ValueError(
-                f"image_size=(height, width) must be given, as sizes differ: {first} is {common}, "
-                f"{path} is {pixels.shape[:2]}"
-            )
-
-
 def _by_text(texts: dict[Path, str]) -> dict[str, list[str]]:
     """Return the files that share a text, by text."""
     names = defaultdict(list)
@@ -213,11 +204,13 @@ def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> tuple[ND
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > MOST_PIXELS:
                 return None, f"it has {image.width} x {image.height} pixels, more than {MOST_PIXELS}"
-            remark = "are animated: the first picture of each is read" if _is_animated(image) else ""
+            # Further frames of a .jpg are previews and maps of depth.
+            animated = image.format in ("GIF", "PNG") and getattr(image, "is_animated", False)
+            remark = "are animated: the first picture of each is read" if animated else ""
             upright = ImageOps.exif_transpose(image)
             if "A" in upright.mode or "transparency" in upright.info:
                 upright = upright.convert("RGBA")
-                if upright.getchannel("A").getextrema()[0] < 255:
+                if np.asarray(upright)[..., 3].min() < 255:
                     remark = "have transparent pixels, whose hidden colors are read"
             pixels = upright.convert(mode)
             if size is not None:
@@ -227,8 +220,3 @@ def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> tuple[ND
         return None, "it is damaged, or no image"
     except Exception as error:  # a damaged file may raise anything, from OSError to SyntaxError
         return None, str(error) or type(error).__name__
-
-
-def _is_animated(image: Any) -> bool:
-    """Return whether an image has further frames; those of a .jpg are previews and maps of depth."""
-    return image.format in ("GIF", "PNG") and getattr(image, "is_animated", False)

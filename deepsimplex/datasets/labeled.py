@@ -217,7 +217,7 @@ def _warn_of_copies(data: LabeledData, names: list[str]) -> None:
     labels = np.concatenate([data.y, data.y_test])
     copies, contradictions = [], []
     for k, image in enumerate(image for part in (data.x, data.x_test) for image in part):
-        same = first.setdefault(blake2b(np.ascontiguousarray(image)).digest(), k)
+        same = first.setdefault(blake2b(image.tobytes()).digest(), k)
         if same < len(data.x) <= k:
             copies.append((k, same))
         if labels[k] != labels[same]:

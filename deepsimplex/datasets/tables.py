@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex.datasets.labeled import Source
 
 DELIMITERS = ",;\t"
@@ -19,7 +19,6 @@ MISSING = ("", "nan", "na", "n/a", "<na>", "null", "?")
 INDEX_NAMES = ("id", "index", "level_0")  # of columns that number the rows
 BOOLEANS = {"true": 1.0, "false": 0.0}
 LARGEST = float(np.finfo(np.float32).max)
-MOST_NAMED = 20  # columns or lines in one message
 
 
 def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> Source:
@@ -51,7 +50,8 @@ def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> S
         )
     if wrong := [line for line, row in lines.items() if len(row) != len(header)]:
         raise ValueError(
-            f"{_lines(wrong)} of {path} must have {len(header)} values, as the header; found {len(lines[wrong[0]])}"
+            f"every line of {path} must have {len(header)} values, as the header; found {len(lines[wrong[0]])} in line "
+            f"{listed(wrong)}"
         )
     if not lines:
         raise ValueError(f"{path} must hold rows under its header; found none")
@@ -61,16 +61,16 @@ def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> S
     if missing := [line for line, label in zip(lines, labels, strict=True) if label.lower() in MISSING]:
         raise ValueError(
             f"column {header[target]!r} of {path} must name a class in every line; found {lines[missing[0]][target]!r} "
-            f"in {_lines(missing)}. Fill it, delete such lines, or give the class another name"
+            f"in line {listed(missing)}. Fill it, delete such lines, or give the class another name"
         )
     indices = [k for k, values in columns.items() if _is_index(header[k], values)]
     names = [name for k, name in enumerate(header) if k not in indices]
     if len(names) < 2 or len({*names}) < len(names):
         raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
     if indices:
-        listed = ", ".join(repr(header[k]) if header[k] else f"number {k + 1}" for k in indices)
+        left_out = listed(repr(header[k]) if header[k] else f"number {k + 1}" for k in indices)
         warn_caller(
-            f"columns of {path} were left out, as they number the rows or have no name: {listed}. Write tables with "
+            f"columns of {path} were left out, as they number the rows or have no name: {left_out}. Write tables with "
             "to_csv(index=False); a column that is to be used needs another name"
         )
     features = {header[k]: values for k, values in columns.items() if k not in indices}
@@ -94,12 +94,6 @@ def _rows(text: str, target: str) -> tuple[list[str], dict[int, list[str]]]:
     next(rows, None)
     numbered = ((rows.line_num, [value.strip() for value in row]) for row in rows if row)
     return header(delimiter), dict(numbered)
-
-
-def _lines(numbers: list[int]) -> str:
-    more = len(numbers) - MOST_NAMED
-    listed = ", ".join(map(str, numbers[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
-    return f"line{'s' if len(numbers) > 1 else ''} {listed}"
 
 
 def _is_index(name: str, values: tuple[str, ...]) -> bool:
@@ -133,7 +127,7 @@ def _check_finite(
         decimals = " Write decimals with a point." if re.search(r"'[+-]?\d+,\d+' in", wrong[0]) else ""
         raise ValueError(
             f"every column of {path} but that of labels must hold finite numbers; found "
-            f"{', '.join(wrong[:MOST_NAMED])}.{decimals} Encode names, fill missing values, or drop columns or lines"
+            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines"
         )
 
 

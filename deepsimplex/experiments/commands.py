@@ -271,7 +271,7 @@ def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     >>> evaluate(load_config("configs/digits.yaml"))  # doctest: +SKIP
     RunFolder(path=PosixPath('runs/digits/001'))
     """
-    folder = finished_run(config, {})
+    folder = finished_run(config, set())
     model = load_model(folder.model)
     lacking = not_fitted(model, config) + ([] if folder.served.exists() else ["export"])
     missing = {**dict.fromkeys(lacking, "the run ended before"), **folder.read_missing()}

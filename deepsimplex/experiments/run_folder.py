@@ -122,12 +122,14 @@ class RunFolder:
         what_to_do : str
             End of the message.
         """
-        begun = load_config(self.config)
-        changed = [key for key in sections if getattr(begun, key) != getattr(config, key)]
-        if changed:
+        begun, given = (
+            each.model_dump(mode="json", include={*sections}) for each in (load_config(self.config), config)
+        )
+        if begun != given:
+            differences = "; ".join(_differences(begun, given))
             raise ConfigurationError(
-                f"{self.path} was begun with another configuration: {', '.join(changed)} changed. Use the one in "
-                f"{self.config}, or {what_to_do}"
+                f"{self.path} was begun with another configuration: {differences}. Use the one in {self.config}, or "
+                f"{what_to_do}"
             )
 
     @contextmanager
@@ -188,6 +190,15 @@ class RunFolder:
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
         """Write a JSON file of this run atomically."""
         self.write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _differences(begun: Any, given: Any, path: str = "") -> Iterator[str]:
+    """Yield the keys of two nested dicts whose values differ, joined by dots, with both values."""
+    if isinstance(begun, dict) and isinstance(given, dict):
+        for key in {**begun, **given}:
+            yield from _differences(begun.get(key), given.get(key), f"{path}.{key}" if path else key)
+    elif begun != given:
+        yield f"{path} is {begun!r} there and {given!r} here"
 
 
 @contextmanager

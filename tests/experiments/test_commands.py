@@ -217,7 +217,8 @@ def test_evaluate_and_export_use_the_newest_run(finished, command):
     assert again["accuracy"] == metrics["accuracy"]
     assert again["training_seconds"] == metrics["training_seconds"]
     command("export", *arguments, "export.input_dtype=float32")
-    assert "export changed" in command("evaluate", *arguments, code=2).stderr
+    message = "export.input_dtype is 'float32' there and 'uint8' here"
+    assert message in command("evaluate", *arguments, code=2).stderr
     assert ds.export.load_served(folder.served).inputs["image"].dtype == "float32"
     # An export does not change which run is the newest.
     given = [*arguments, "export.input_dtype=float32"]
@@ -286,8 +287,11 @@ def test_other_configuration_than_that_of_the_model_raises(what, override, tmp_p
         experiments.export(checked(tmp_path, sample, override), verbose=0)
         assert load_config(folder.config).export.input_dtype == "uint8"
         return
-    section = override.partition("=")[0].partition(".")[0]
-    with pytest.raises(ConfigurationError, match=f"{section} changed. Use the one in .*config.yaml.* train --resume"):
+    key, _, value = override.partition("=")
+    if key in ("model.head", "calibration.method", "calibration.density"):
+        value = f"{{'name': '{value}'}}"
+    message = rf"{key} is .* there and '?{value}(\.0)?'? here\. Use the one in .*config\.yaml.* train --resume"
+    with pytest.raises(ConfigurationError, match=message):
         getattr(experiments, what)(checked(tmp_path, sample, override), verbose=0)
     assert not folder.metrics.exists()
     assert not folder.served.exists()
@@ -321,8 +325,8 @@ def incompleteness():
 
 @pytest.mark.slow
 def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monkeypatch, capsys):
-    calibration = ["calibration.method=temperature", "calibration.density=gaussian", "calibration.coverage=0.999"]
-    given = ["data.validation_fraction=0.2", "data.limit=200", "training.epochs=1", "target=ilr", *calibration]
+    given = ["data.validation_fraction=0.2", "data.limit=200", "training.epochs=1", "target=ilr", "model.head=gaussian"]
+    calibration = ["calibration.density=gaussian", "calibration.method=temperature", "calibration.coverage=0.999"]
 
     def fail(*_, **__):
         raise RuntimeError("it failed")
@@ -330,54 +334,45 @@ def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monk
     def interrupted(*_):
         raise KeyboardInterrupt
 
+    calibrate = ds.SimplexClassifier.calibrate
     with without_pictures(eager=True), monkeypatch.context() as patch:
-        for name in ("calibrate", "fit_density", "export"):
-            original = getattr(ds.SimplexClassifier, name)
-            failing = lambda model, x, *a, _call=original, **b: _call(model, x) if x is None else fail()  # noqa: E731
-            patch.setattr(ds.SimplexClassifier, name, failing)
+        failing = lambda model, x, *rest, **options: calibrate(model, x) if x is None else fail()  # noqa: E731
+        patch.setattr(ds.SimplexClassifier, "calibrate", failing)
+        patch.setattr(ds.SimplexClassifier, "export", fail)
         patch.setattr(run_results, "_draw", fail)
-        steps = ["calibration.density", "calibration.method", "calibration.coverage", "export", "figures"]
         with incompleteness() as lacking:
-            folder = experiments.train(checked(tmp_path, *given), verbose=0)
-    assert "calibration.density (RuntimeError: it failed); calibration.method" in lacking[0]
-    assert "at least 999 samples" in lacking[0]
-    metrics = folder.read_metrics()
+            folder = experiments.train(checked(tmp_path, *given, *calibration), verbose=0)
+    assert "calibration.method (RuntimeError: it failed); calibration.coverage (y must" in lacking[0]
+    steps = ["calibration.method", "calibration.coverage", "export", "figures"]
     assert [*folder.read_missing()] == steps
-    assert metrics["accuracy"] > 0
-    assert folder.test_predictions.exists()
+    assert "at least 999 samples" in read_run(folder.path).missing["calibration.coverage"]
     assert not folder.backup.exists()
-    assert folder.read_missing() == read_run(folder.path).missing
-    weights = ds.load(folder.model).get_weights()
+    assert type(ds.load(folder.model).density).__name__ == "GaussianDensity"
+    metrics, weights = folder.read_metrics(), ds.load(folder.model).get_weights()
+    assert {"accuracy", "unfamiliar_share", "training_seconds"} <= metrics.keys()
 
     monkeypatch.setattr(commands, "fit", lambda *_: pytest.fail("trained again"))
     monkeypatch.setattr(ds.SimplexClassifier, "export", lambda model, path, **options: path.mkdir())
+    changed = [*given, "calibration.method=platt", "calibration.coverage=0.8"]
     with without_pictures(eager=True):
-        given[-1] = "calibration.coverage=0.8"
         with monkeypatch.context() as patch:
             patch.setattr(commands, "_finish", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                experiments.train(checked(tmp_path, *given), resume=True, verbose=0)
-        with incompleteness() as lacking:
-            experiments.evaluate(checked(tmp_path, *given))
-        assert "calibration (it was interrupted)" in lacking[0]
+                experiments.train(checked(tmp_path, *changed), resume=True, verbose=0)
+        with incompleteness():
+            experiments.evaluate(checked(tmp_path, *changed))
+        assert [*folder.read_missing()] == [*steps[:-1], "calibration"]
         assert "missing  export: it was interrupted" in capsys.readouterr().out
-        assert [*folder.read_missing()] == [*steps[:4], "calibration"]
-        experiments.train(checked(tmp_path, *given), resume=True, verbose=0)
-        assert (folder.read_missing(), folder.served.exists()) == ({}, True)
-        assert folder.read_metrics()["training_seconds"] == metrics["training_seconds"]
-        assert folder.read_metrics()["set_coverage"] > 0.5
-        model = ds.load(folder.model)
-        assert [type(part).__name__ for part in (model.density, model.calibration)] == [
-            "GaussianDensity",
-            "TemperatureScaling",
-        ]
-        experiments.train(checked(tmp_path, *given), resume=True)
-        assert "finished already" in capsys.readouterr().out
-        experiments.train(checked(tmp_path, *given[:-3], "calibration.method=platt"), resume=True, verbose=0)
-    model = ds.load(folder.model)
-    assert (model.density, type(model.calibration).__name__, model.prediction_sets) == (None, "PlattScaling", None)
-    assert not {"set_coverage", "unfamiliar_share", "missing"} & folder.read_metrics().keys()
+        experiments.train(checked(tmp_path, *changed), resume=True, verbose=0)
+        experiments.train(checked(tmp_path, *changed), resume=True)
+    assert "finished already" in capsys.readouterr().out
     assert load_config(folder.config).calibration.method == {"name": "platt"}
+    assert (folder.read_missing(), folder.served.exists()) == ({}, True)
+    assert folder.read_metrics()["training_seconds"] == metrics["training_seconds"]
+    assert folder.read_metrics()["set_coverage"] > 0.5
+    assert "unfamiliar_share" not in folder.read_metrics()
+    model = ds.load(folder.model)
+    assert (model.density, type(model.calibration).__name__) == (None, "PlattScaling")
     for one, other in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -500,7 +495,7 @@ def test_killed_run_resumes_to_the_same_weights(finished, tmp_path, command):
     for one, other in zip(ds.load(folder.model).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert "finished already" in command("train", "--resume", *given).stdout
-    assert "seed changed" in command("train", "--resume", *given, "seed=1", code=2).stderr
+    assert "seed is 0 there and 1 here" in command("train", "--resume", *given, "seed=1", code=2).stderr
 
 
 def test_concurrent_runs_have_different_folders(tmp_path, monkeypatch):
@@ -567,6 +562,14 @@ def test_errors_are_one_line_without_traceback(arguments, message, tmp_path, com
     assert line.startswith("deepsimplex: ")
     assert message in line
     assert not list(tmp_path.rglob("model.keras"))
+
+
+@pytest.mark.filterwarnings("default:columns of:UserWarning")
+def test_warnings_are_one_line_without_code(tmp_path, command):
+    (tmp_path / "a.csv").write_text(",a,y\n" + "".join(f"{k},{k}.5,{k % 2}\n" for k in range(20)))
+    data = f"data={{name: {tmp_path / 'a.csv'}, options: {{target_column: y}}}}"
+    (line,) = command("targets", *options(tmp_path, data, "data.limit=null")).stderr.splitlines()
+    assert re.fullmatch(r"deepsimplex: warning: columns of .*a\.csv were left out, .* number 1\. .*", line)
 
 
 def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):
