@@ -136,10 +136,10 @@ def test_failed_calibration_leaves_model_unchanged(eager, data):
     model, (_, (x, y), (x_test, _)) = eager, data
     model.calibrate(x, y)
     p, calibration = model.predict_proba(x_test), model.calibration
-    right = model.predict_proba(x).argmax(axis=1) == y
+    least_likely = model.predict_proba(x).argmin(axis=1)
     for arguments, message in [
         ((x, y, "warmth"), r"method must.*found 'warmth'"),
-        ((x[right], y[right]), "held-out samples are classified correctly"),
+        ((x, least_likely), "no likelier under their probabilities than by chance"),
         ((x[y > 0], y[y > 0], "platt"), r"PlattScaling needs held-out samples of every class; found none of \[0\]"),
         ((x, y[1:]), r"x and y must.*found 200 and 199"),
         ((x, y + 1), "y must hold class numbers"),

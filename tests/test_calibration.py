@@ -80,14 +80,39 @@ def test_zero_probabilities_count_as_smallest_number():
     assert scaling.temperature_ < TemperatureScaling().fit(many_p, many_y).temperature_ < np.inf
 
 
-def test_unbounded_temperature_raises():
-    for p, y in ([[[0.6, 0.4]], [0]], [[[0.6, 0.4], [0.5, 0.5]], [0, 1]]):
-        with pytest.raises(ValueError, match=r"all . held-out samples are classified correctly.*PlattScaling"):
-            TemperatureScaling().fit(p, y)
-    for p, y in ([[[0.6, 0.4]], [1]], [[[0.7, 0.3], [0.9, 0.1]], [0, 1]]):
-        with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
-            TemperatureScaling().fit(p, y)
-    with pytest.raises(ValueError, match="all 1 held-out samples"):  # the other weighs nothing
+@pytest.mark.parametrize("p", [np.full((60, 3), 1 / 3), np.tile([[0.5, 0.5, 0.0]], (60, 1)), [[0.6, 0.4, 0.0]] * 60])
+def test_temperature_of_uninformative_probabilities_raises(p):
+    """Equal probabilities are ties, not right answers."""
+    y = np.arange(60) % 2 if np.max(p) < 0.6 else np.ones(60, int)
+    with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
+        TemperatureScaling().fit(p, y)
+    with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
+        TemperatureScaling().fit(np.asarray(p, np.float32), y)
+
+
+Y3 = np.arange(150) % 3
+RIGHT = {
+    "underconfident": 0.3 * np.eye(3)[Y3] + 0.7 / 3,
+    "certain": np.eye(3)[Y3],
+    "with zeros": np.where(np.eye(3)[Y3], 0.6, np.where(np.eye(3)[(Y3 + 1) % 3], 0.4, 0.0)),
+    "ties": np.where(np.eye(3)[(Y3 + 1) % 3], 0.2, 0.4),
+}
+
+
+@pytest.mark.parametrize("p", RIGHT.values(), ids=RIGHT)
+def test_temperature_of_right_answers_is_finite_and_warns(p):
+    """A class of 50 samples counts as one of 51 more, of any label: a third of it is right."""
+    with pytest.warns(UserWarning, match="none of the 150 held-out samples has a class"):
+        scaling = TemperatureScaling().fit(p, Y3)
+    calibrated = scaling.transform(p)
+    np.testing.assert_array_equal(np.argmax(calibrated, axis=1), np.argmax(p, axis=1))
+    if p is RIGHT["underconfident"]:
+        np.testing.assert_allclose(calibrated[range(150), Y3], (50 + 1 / 3) / 51, rtol=1e-6)
+    assert 0 < scaling.temperature_ <= 1
+
+
+def test_samples_without_weight_do_not_count_as_wrong():
+    with pytest.warns(UserWarning, match="none of the 1 held-out samples"):
         TemperatureScaling().fit([[0.6, 0.4], [0.9, 0.1]], [0, 1], sample_weight=[1, 0])
 
 
@@ -346,8 +371,8 @@ def test_latent_scaling_in_graphs_and_config_round_trip():
 def test_uninformative_latents_raise():
     latent, _ = drawn_latents(3, 40, 15, 1.0, "isotropic")
     right = ds.readout.argmax(latent).argmax(axis=1)
-    with pytest.raises(ValueError, match=r"all 40 held-out samples are classified correctly.*PlattScaling"):
-        LatentScaling().fit(latent, right)
+    with pytest.raises(ValueError, match=r"factor must.*no likelier than by chance"):
+        LatentScaling().fit(LatentGaussian(np.zeros((40, 2)), np.ones((40, 1))), right)
     with pytest.raises(ValueError, match=r"factor must.*found one outside for the 40"):
         LatentScaling().fit(latent, (right + 1) % 3)
     with pytest.raises(ValueError, match=r"^y must.*found 5 in row 0"):
@@ -356,6 +381,17 @@ def test_uninformative_latents_raise():
         LatentScaling().fit(latent, right[1:])
     with pytest.raises(NotFittedError):
         LatentScaling().transform(latent)
+
+
+@pytest.mark.parametrize("readout", ["argmax", "softmax"])
+@pytest.mark.parametrize("scale", [0.01, 3.0])
+def test_latent_scaling_of_right_answers_is_finite_and_warns(readout, scale):
+    """Smoothed labels are the frequencies to which probabilities are calibrated, whatever the latents' scale was."""
+    latent = LatentGaussian(ds.geometry.vertices(3)[Y3], np.full((150, 1), scale))
+    with pytest.warns(UserWarning, match="none of the 150 held-out samples has a class"):
+        scaling = LatentScaling().fit(latent, Y3, readout=readout)
+    p = getattr(ds.readout, readout)(scaling.transform(latent))
+    np.testing.assert_allclose(p[range(150), Y3], (50 + 1 / 3) / 51, atol=2e-3)
 
 
 def test_unknown_calibration_raises():

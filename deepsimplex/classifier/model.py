@@ -16,6 +16,7 @@ from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
+from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
@@ -112,7 +113,14 @@ class SimplexClassifier(CalibratedNetwork):
     training_loss: Any = None  # a ClassifierLoss, after compile
     _trained_on_integers = False
 
-    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Configure training.
 
         Parameters
@@ -125,8 +133,10 @@ class SimplexClassifier(CalibratedNetwork):
             (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
             probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
-        metrics : list, optional
+        metrics, weighted_metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
+            Losses and metrics get labels in the form that they compare, class numbers or rows [N, n], however labels
+            were given; of two classes, metrics with thresholds ("AUC", "Precision") get the probability of class 1.
         **kwargs
             As in keras.Model.compile.
 
@@ -138,7 +148,7 @@ class SimplexClassifier(CalibratedNetwork):
         loss = None if loss is None else get_loss(loss)
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
-            chosen = ProbabilityLoss(chosen)
+            chosen = ProbabilityLoss(chosen, self.num_classes)
         # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
@@ -152,7 +162,8 @@ class SimplexClassifier(CalibratedNetwork):
         with self.distribute_strategy.scope():
             if counts_steps_twice(optimizer, self.distribute_strategy):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
-            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+            metrics, weighted = (converted_metrics(m, self.num_classes) for m in (metrics, weighted_metrics))
+            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as a saved model was, its optimizer's state included."""

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_class_weight
 from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
@@ -29,7 +30,7 @@ class TrainingLabels:
     loss : ClassifierLoss, optional
         Training loss, which determines what training labels hold. Default None: "label" only.
     class_weight : dict of int to float, optional
-        Factors of the sample weights, by class.
+        Factors of the sample weights, by class: finite, not negative, not all zero; 1 for a class that is left out.
     workers : Workers, optional
         Workers that train together; the chief computes the latents for all. Default: this process alone.
     """
@@ -41,11 +42,12 @@ class TrainingLabels:
     workers: Workers = field(default_factory=Workers)
     scores: NDArray[np.float64] = field(init=False)
     _need_latents: bool = field(init=False)
+    _class_weight: NDArray[Any] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        unknown = [key for key in self.class_weight or () if key not in range(self.num_classes)]
-        if unknown:
-            raise ValueError(f"class_weight must have keys 0 to {self.num_classes - 1}; found {unknown[0]!r}")
+        if self.class_weight is not None:
+            weights = check_class_weight(self.class_weight, range(self.num_classes))
+            object.__setattr__(self, "_class_weight", np.array([*weights.values()], keras.config.floatx()))
         object.__setattr__(self, "scores", self.target.scores(self.num_classes))
         object.__setattr__(self, "_need_latents", self.loss is not None and self.loss.needs_latents)
 
@@ -97,9 +99,8 @@ class TrainingLabels:
         if latents is not None and self.loss is not None:
             read = self.loss.latent_labels(latents, self.scores)
             batch |= {name: value.astype(floatx) for name, value in read.items()}
-        if self.class_weight is None:
+        if (per_class := self._class_weight) is None:
             return batch, None
-        per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)
         return batch, (values @ per_class).astype(floatx) if labels.is_soft else per_class[values]
 
     def _latents(self, labels: Labels, x: Any, fit: bool = False) -> LatentGaussian:

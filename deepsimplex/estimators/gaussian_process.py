@@ -174,7 +174,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
         data give the same classifier.
@@ -304,7 +305,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     epochs, batch_size, learning_rate
         See ``deepsimplex.gp.StochasticGaussianProcess``.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
         data give the same classifier.

@@ -54,7 +54,8 @@ class LatentRegressionClassifier(LatentClassifier):
         ("euclidean", "cityblock"). Default True: such sums need features in one unit. Use False, for example, for
         a kernel with a given lengthscale.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of the shuffled folds; a generator (None: NumPy's global one) draws it at every fit. Default 0. The
         regressor's own ``random_state``, if it has one, is not affected.

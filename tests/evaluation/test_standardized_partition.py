@@ -405,7 +405,7 @@ P = [[0.5, 0.5], [0.2, 0.8]]
             ValueError,
             r"^y must.*found 2 in row 1",
         ),
-        (lambda: standardized_partition(["a", "b"], P), TypeError, "For other labels pass classes="),
+        (lambda: standardized_partition(["a", "b"], P), TypeError, "Pass the names of the classes"),
         (lambda: standardized_partition([0, 1], P, [0, 5]), ValueError, "assigned must.*found 5"),
         (lambda: standardized_partition([0, 1], P, [0]), ValueError, r"assigned must.*found shape \(1,\)"),
         (lambda: standardized_partition([0, 1], P, depth=2), ValueError, "depth must.*found 2"),
