@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
+from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
@@ -141,6 +142,9 @@ class LatentRegressionClassifier(LatentClassifier):
             check_flag(self.scale_features, "scale_features")
             if self.regressor is not None and not hasattr(self.regressor, "get_params"):
                 raise TypeError(f"regressor must be a scikit-learn regressor; found {self.regressor!r}")
+            if self.regressor is None:
+                hint = "give another regressor, or use SimplexGaussianProcess(inference='stochastic')"
+                check_memory(8.0 * len(features) ** 2, f"the default regressor for {len(features):,} rows X", hint)
             latents = self._observations(features, labels, self.target, weights).loc
             if self.regressor is None:
                 noise = WeightedWhiteKernel(weights=None if sample_weight is None else weights)

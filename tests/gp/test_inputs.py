@@ -1,12 +1,20 @@
 """Inputs of the Gaussian processes: errors for invalid ones, fits for unusual ones."""
 
+import itertools
+
 import numpy as np
 import pytest
 
+import deepsimplex as ds
+from deepsimplex._utils import memory
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
+from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.gpflow_kernels import gpflow
+from deepsimplex.gp.optimize import pack, unpack
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.gp.scaling import Moments, Scaling
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.targets import CASIMAC
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 OBSERVATION = LatentGaussian(np.sin(X[:, :2]), np.full((30, 1), 0.1))
@@ -150,3 +158,34 @@ def test_width_of_constant_columns_is_one():
 def test_latents_that_are_all_equal_are_predicted(process):
     equal = LatentGaussian(np.full((30, 2), 0.1), np.full((30, 1), 0.1))
     np.testing.assert_allclose(process().fit(X, equal).predict(X + 5.0).loc, 0.1, rtol=1e-6)
+
+
+@each_process
+@pytest.mark.parametrize("ard", [False, True])
+def test_extreme_hyperparameters_are_finite_or_singular(process, ard):
+    """A search then backtracks: nothing else is raised where numbers overflow."""
+    fitted = process(ard=ard, noise="learned")
+    objective = fitted._objective(fitted, observed_rows(X, OBSERVATION))
+    start = pack(objective.start)
+    for shifts in itertools.product((-800.0, 800.0), repeat=len(start)):
+        try:
+            value, _ = objective.evaluate(unpack(start + np.array(shifts), objective.start))
+        except SingularError:
+            continue
+        assert isinstance(value, float)
+
+
+def test_exact_process_of_too_many_rows_raises_before_the_target(monkeypatch):
+    monkeypatch.setattr(memory, "memory_size", lambda: 1e5)
+    labels = np.arange(60) % 3
+    many = np.random.default_rng(0).normal(size=(60, 3))
+    for classifier, message in {
+        ds.SimplexGaussianProcess(): r"exact Gaussian process of 60 rows.*'stochastic'",
+        ds.SimplexGaussianProcess(CASIMAC(lambda a, b: 1 / 0)): "exact Gaussian process of 60 rows",
+        ds.LatentRegressionClassifier(target=CASIMAC(lambda a, b: 1 / 0)): "default regressor for 60 rows",
+        ds.SimplexGaussianProcess(inference="collapsed", inducing=50): "inducing=50 of 60 rows.*fewer inducing",
+        ds.CategoricalGaussianProcess(inducing=50): "inducing=50 of 60 rows.*fewer inducing",
+    }.items():
+        with pytest.raises(MemoryError, match=message):
+            classifier.fit(many, labels)
+    ds.SimplexGaussianProcess(inference="collapsed", inducing=10, max_iter=1).fit(many, labels)
