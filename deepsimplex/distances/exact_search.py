@@ -147,7 +147,7 @@ class Search:
         ]
 
     def progress(self, metric: Any, tiles: list[Tile], name: str) -> AbstractContextManager[Callable[[int], Any]]:
-        """Show how many pairs of these tiles are done, as ``deepsimplex._utils.progress`` does; of a single one nothing."""
+        """Show how many pairs of these tiles are done; nothing of a single one, which ends with its first report."""
         if len(tiles) < 2:
             return nullcontext(lambda pairs: None)
         return progress(f"{metric!r} {name}", sum(map(num_pairs, tiles)), self.show_progress, unit="pairs")
