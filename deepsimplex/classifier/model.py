@@ -148,7 +148,7 @@ class SimplexClassifier(CalibratedNetwork):
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
             chosen = ProbabilityLoss(chosen, self.num_classes)
-        if self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
+        if self.built and self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
             self.class_probabilities.tau.assign(0.0)  # computed for another loss
         # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
@@ -328,9 +328,8 @@ class SimplexClassifier(CalibratedNetwork):
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
-        if (tau := float(self.class_probabilities.tau.value.numpy())) and self.training_loss.get_config().get(
-            "tau", tau
-        ) is None:
+        tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
+        if tau and self.training_loss.get_config().get("tau", tau) is None:
             self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
         return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
 
@@ -390,14 +389,14 @@ class SimplexClassifier(CalibratedNetwork):
             check_made_in_scope(self, strategy)
         spec = samples.spec[0]
         self._check_shape(spec)
-        if not self.class_probabilities.pixel_scale.value.numpy():
-            integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
-            self.class_probabilities.pixel_scale.assign(1.0 if integers else 255.0)
         with strategy.scope():
             if not self.built:
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
+        if not self.class_probabilities.pixel_scale.value.numpy():
+            integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
+            self.class_probabilities.pixel_scale.assign(1.0 if integers else 255.0)
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.

@@ -167,6 +167,8 @@ class SimplexNetwork(keras.Model):
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
+        if not self.class_probabilities.built:
+            self.class_probabilities.build(features.shape)
         self._hide("_input_shapes", input_shape)
         if tensors is not None and self._tensors is None:
             self._hide("_tensors", (tensors, self.class_probabilities(features)))
@@ -341,10 +343,12 @@ class ClassProbabilities(keras.layers.Layer):
     def __init__(self, network: "SimplexNetwork") -> None:
         super().__init__(dtype=network.dtype_policy, autocast=False)
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references
+
+    def build(self, input_shape: Any) -> None:
+        """Create the two weights."""
         scalars: Any = {"shape": (), "initializer": "zeros", "trainable": False, "autocast": False}
         self.pixel_scale = self.add_weight(name="pixel_scale", dtype="float32", **scalars)
         self.tau = self.add_weight(name="tau", dtype="float64", **scalars)
-        self.built = True
 
     def compute_output_spec(self, features: Any, training: bool | None = None) -> Any:
         """Return the shape [N, n] of class probabilities."""
