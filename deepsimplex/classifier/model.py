@@ -111,7 +111,6 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
-    _trained_on_integers = False
 
     def compile(
         self,
@@ -149,6 +148,8 @@ class SimplexClassifier(CalibratedNetwork):
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
             chosen = ProbabilityLoss(chosen, self.num_classes)
+        if self.built and self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
+            self.class_probabilities.tau.assign(0.0)  # computed for another loss
         # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
@@ -252,6 +253,7 @@ class SimplexClassifier(CalibratedNetwork):
         passes = samples.epochs_per_pass(steps_per_epoch)
         seeded = SeededEpochs(self.seed, keeps_order=passes > 1)
         samples, collected = labels.fit_target_and_loss(samples, steps_per_epoch, collected)
+        self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
         self._adapt_head(collected, steps_per_epoch)
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
@@ -282,7 +284,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Return the loss and the class metrics of labeled samples: arguments and result as in keras.Model.evaluate.
 
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
-        evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
+        evaluates its class metrics, leaves the loss out and warns, until ``model.target.fit(x_train, y_train)``.
         """
         samples = Samples.of(x, y, sample_weight, labeled=True)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
@@ -326,6 +328,9 @@ class SimplexClassifier(CalibratedNetwork):
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
+        if tau and self.training_loss.get_config().get("tau", tau) is None:
+            self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
         return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
 
     def _to_evaluate(
@@ -333,26 +338,26 @@ class SimplexClassifier(CalibratedNetwork):
     ) -> tuple[Samples, int | None, int | None]:
         """Return validation or test samples with training labels, their batch size and their number of steps.
 
-        Training labels are "label" alone if a distance target has no training samples.
+        Training labels are "label" alone if a distance target has no training samples: the loss is left out then.
         """
-        labels = self._training_labels("evaluate")
+        labels, missing = self._training_labels("evaluate"), None
         if not self.training_loss.is_ready:
-            warn_caller(
-                f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
-                "fit: it is given as NaN; class metrics do not need it",
-            )
+            missing = f"what fit computes of the training samples: {self.training_loss.how_to_adapt}"
         self._check_shape(samples.spec[0])
         if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
-                warn_caller(
-                    "the latent loss needs the target's training samples, which a loaded model does not carry: it is "
-                    "given as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need "
-                    "it",
+                missing = (
+                    "the target's training samples, which files do not hold: call model.target.fit(x_train, y_train)"
                 )
                 labels = TrainingLabels(self.target, self.num_classes)
             elif samples.is_stream:
                 samples, batch_size = samples.in_memory(steps)
                 steps = None
+        if missing is not None:
+            message = f"the loss {self.training_loss.name!r} needs {missing}"
+            if len(self.metrics) < 2:
+                raise ValueError(f"evaluate needs metrics in compile, such as 'accuracy', or the loss, but {message}")
+            warn_caller(f"{message}. It is left out; class metrics do not need it")
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
@@ -384,12 +389,14 @@ class SimplexClassifier(CalibratedNetwork):
             check_made_in_scope(self, strategy)
         spec = samples.spec[0]
         self._check_shape(spec)
-        self._trained_on_integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
         with strategy.scope():
             if not self.built:
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
+        if not self.class_probabilities.pixel_scale.value.numpy():
+            integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
+            self.class_probabilities.pixel_scale.assign(1.0 if integers else 255.0)
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.
@@ -474,12 +481,16 @@ class SimplexClassifier(CalibratedNetwork):
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
         outputs = self._with_log_probabilities(outputs, training)
-        if not loss.is_ready or (loss.needs_latents and y.keys() == {"label"}):
+        if not self._has_loss(y):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         # ``losses`` holds the head's divergence, divided by the number of samples, and the regularizers of layers.
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
+
+    def _has_loss(self, y: dict[str, Any]) -> bool:
+        """Return whether the loss of training labels can be computed: a copy may lack what ``fit`` computed."""
+        return self.training_loss.is_ready and not (self.training_loss.needs_latents and y.keys() == {"label"})
 
     def _with_log_probabilities(self, outputs: dict[str, Any], training: bool) -> dict[str, Any]:
         """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them.
@@ -503,7 +514,8 @@ class SimplexClassifier(CalibratedNetwork):
         tracker, *others = self.metrics  # Keras' mean of the loss first, then those of ``compile``
         # Losses that are sums have equal weights, whatever the number of samples.
         counted = part.mean_rows if self.training_loss.reduction == "sum" else part.rows
-        tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
+        if self._has_loss(y):
+            tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
@@ -512,7 +524,8 @@ class SimplexClassifier(CalibratedNetwork):
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
             probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
-        return self.compute_metrics(x, y, probabilities, sample_weight)
+        results = self.compute_metrics(x, y, probabilities, sample_weight)
+        return results if self._has_loss(y) else {name: results[name] for name in results if name != tracker.name}
 
     # Files
 
@@ -583,33 +596,24 @@ class SimplexClassifier(CalibratedNetwork):
             sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,
-            pixel_scale=1.0 if self._trained_on_integers else 255.0,
+            pixel_scale=float(self.class_probabilities.pixel_scale.value.numpy()) or 255.0,
             verbose=verbose,
         )
 
-    def save_own_variables(self, store: Any) -> None:
-        """Save the state of the loss, and the arrays of target and density, with the weights."""
-        super().save_own_variables(store)
-        for prefix, component in self._stateful():
-            for name, value in component.state().items():
-                store[f"{prefix}{name}"] = np.asarray(value)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        state = {} if self.training_loss is None else self.training_loss.state()
+        loss = {f"loss_{name}": np.asarray(array) for name, array in state.items() if name != "tau"}  # tau is a weight
+        return {**loss, **super()._arrays()}
 
-    def load_own_variables(self, store: Any) -> None:
-        """Load what ``save_own_variables`` saved."""
-        names = list(store.keys())  # not all stores of Keras can be iterated over
-        state = {name: np.asarray(store[name]) for name in names if name.startswith(_PREFIXES)}
-        for prefix, component in self._stateful():
-            values = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            if values:
-                component.load_state(values)
-        super().load_own_variables({name: store[name] for name in names if name not in state})
-
-    def _stateful(self) -> list[tuple[str, Any]]:
-        components = zip(_PREFIXES, (self.training_loss, self.target, self.after_training.density), strict=True)
-        return [(prefix, component) for prefix, component in components if component is not None]
+    def _load_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        super()._load_arrays(arrays)
+        prefix = "loss_"
+        loss = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+        if loss and self.training_loss is not None:
+            self.training_loss.load_state(loss)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
+        """Return the arguments of the constructor, as Keras serializes them; what was fitted is among the weights."""
         arguments = {name: getattr(self, name) for name in _SERIALIZED_ARGUMENTS}
         return {
             "name": self.name,
@@ -618,30 +622,22 @@ class SimplexClassifier(CalibratedNetwork):
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
-            "after_training": keras.saving.serialize_keras_object(self.after_training.components()),
-            "trained_on_integers": self._trained_on_integers,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_SERIALIZED_ARGUMENTS, "after_training", "dtype"):
+        for name in (*_SERIALIZED_ARGUMENTS, "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
         for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
-        model = cls(**config)
-        model.after_training.restore(components)
-        model._trained_on_integers = trained_on_integers
-        return model
+        return cls(**config)
 
 
 _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
-# Prefixes of the names of their arrays among the saved weights.
-_PREFIXES = "loss_", "target_", "density_"
 
 
 def _validation_samples(data: Any) -> Samples:
