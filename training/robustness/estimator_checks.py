@@ -38,7 +38,7 @@ CASES: dict[str, list[tuple[Any, dict[str, str]]]] = {
     ],
     "LVQ1": [
         (ds.LVQ1(), _ONLINE),
-        (ds.LVQ1(3, decay=False), _ONLINE),
+        (ds.LVQ1(3, decay=False), _ONLINE | _NOT_REPELLED),
         (ds.LVQ1(2, initialization="samples", class_weight="balanced"), _ONLINE),
     ],
     "LVQ2": [
