@@ -75,6 +75,38 @@ def test_invalid_sample_weight_raises(classifier, weights, message, wine):
         clone(classifier).fit(*wine, sample_weight=weights)
 
 
+# Of the classes 0 and 1.
+INVALID_CLASS_WEIGHTS = [
+    ({0: -5}, r"class_weight\[0\] must.*found -5"),
+    ({0: np.nan}, r"class_weight\[0\] must.*found nan"),
+    ({0: np.inf}, r"class_weight\[0\] must.*found inf"),
+    ({1: 1e39}, r"class_weight\[1\] must.*found 1e\+39"),
+    ({0: None}, r"class_weight\[0\] must.*found None"),
+    ({0: "2"}, r"class_weight\[0\] must.*found '2'"),
+    ({0: [1.0]}, r"class_weight\[0\] must.*found \[1.0\]"),
+    ({7: 1.0}, "class_weight must.*classes 0, 1; found the class 7"),
+    ({"a": 1.0}, "class_weight must.*classes 0, 1; found the class 'a'"),
+    ({0: 0, 1: 0.0}, "class_weight must not be 0 for every class"),
+    (np.ones(2), "class_weight must be a dict.*found ndarray"),
+    ([1.0, 2.0], "class_weight must be a dict.*found list"),
+    (2.0, "class_weight must be a dict.*found float"),
+    ("balanced_subsample", "class_weight must be a dict.*found 'balanced_subsample'"),
+]
+
+
+@pytest.mark.parametrize(("weights", "message"), INVALID_CLASS_WEIGHTS)
+def test_invalid_class_weight_raises(weights, message):
+    X, y = np.eye(2, dtype="float32")[[0, 1] * 4], np.array([0, 1] * 4)
+    for kind in (ds.LVQ1, ds.LVQ2, ds.GLVQ, ds.GMLVQ, ds.GPLVQ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            kind(class_weight=weights).fit(X, y)
+    model = ds.SimplexClassifier(ds.backbones.mlp([2]), "vertices", num_classes=2, head="gaussian")
+    model.compile()
+    for method in (model.fit, model.train_on_batch):
+        with pytest.raises((TypeError, ValueError), match=message):
+            method(X, y, class_weight=weights)
+
+
 @pytest.mark.parametrize(
     "regressor", [BayesianRidge(), make_pipeline(BayesianRidge()), GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2)]
 )

@@ -1,7 +1,7 @@
 """Check numbers, arrays, labels, class probabilities and sample weights; raise errors that name the argument."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -375,6 +375,29 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
         value = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
         wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
         raise ValueError(f"{name} must be {wanted}; found {value}")
+    return weights
+
+
+def check_class_weight(given: Any, classes: Sequence[Any], hint: str = "dict(enumerate(weights))") -> dict[Any, float]:
+    """Return the weight of every class, finite and not negative, 1 for classes that are left out, not all zero.
+
+    Examples
+    --------
+    >>> check_class_weight({1: 5}, range(2))
+    {0: 1.0, 1: 5.0}
+    """
+    if not isinstance(given, Mapping):
+        value = repr(given) if isinstance(given, str) else type(given).__name__
+        raise TypeError(f"class_weight must be a dict of weights by class, such as {hint}; found {value}")
+    weights = dict.fromkeys(classes, 1.0)
+    for known, weight in given.items():
+        if not isinstance(known, Hashable) or known not in weights:
+            shown = ", ".join(map(repr, [*weights][:10])) + (", ..." if len(weights) > 10 else "")
+            raise ValueError(f"class_weight must hold weights of the classes {shown}; found the class {known!r}")
+        largest = float(np.finfo(np.float32).max)
+        weights[known] = check_number(weight, f"class_weight[{known!r}]", least=0, below=largest)
+    if not any(weights.values()):
+        raise ValueError("class_weight must not be 0 for every class; found zeros")
     return weights
 
 

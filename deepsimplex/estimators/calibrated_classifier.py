@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
+from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
 from deepsimplex.calibration import Calibration, FeatureDensity
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.conformal_sets import ConformalMethod
@@ -122,8 +122,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         if len(labels.values) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.values)}")
         weights = check_sample_weight(sample_weight, len(features))
-        if not (class_weight is None or isinstance(class_weight, dict | str)):
-            raise TypeError(f"class_weight must be None, 'balanced' or a dict of classes; found {class_weight!r}")
+        if class_weight is not None and not (isinstance(class_weight, str) and class_weight == "balanced"):
+            class_weight = check_class_weight(class_weight, labels.classes.tolist(), "{label: 2.0}, or 'balanced'")
         weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
         if np.count_nonzero(weights > 0) < 2:
             raise ValueError("sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer")
@@ -149,7 +149,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of samples that were not used in ``fit``. None removes the calibration.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
             See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
             classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional

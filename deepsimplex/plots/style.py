@@ -95,7 +95,7 @@ def mark(marker: str, color: str, label: str, size: float = 6.0, **options: Any)
     return Line2D([], [], linestyle="none", marker=marker, color=color, markersize=size, label=label, **options)
 
 
-def side_legend(ax: Axes, handles: Sequence[Any], x: float = 1.01, **options: Any) -> None:
+def side_legend(ax: Axes, handles: Sequence[Any], **options: Any) -> None:
     """Draw a legend to the right of axes, in columns of at most 18 entries."""
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (x, 1.0), "borderaxespad": 0.0, "frameon": False}
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0, "frameon": False}
     ax.legend(handles=handles, fontsize=8, ncols=-(-len(handles) // 18), **place, **options)
