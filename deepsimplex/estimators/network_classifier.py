@@ -108,8 +108,8 @@ class SimplexNetworkClassifier(LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, and what
-            ``SimplexClassifier`` rejects.
+            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, training that
+            diverges, and what ``SimplexClassifier`` rejects.
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
@@ -128,6 +128,12 @@ class SimplexNetworkClassifier(LatentClassifier):
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
             model.fit(features, labels.values, self.batch_size, self.epochs, **options)
+            if not all(np.isfinite(part).all() for part in model.get_weights()):
+                rate = float(model.optimizer.learning_rate)
+                raise ValueError(
+                    "optimizer must keep the network finite; found weights that are NaN or infinite after training at "
+                    f"a learning rate of {rate:g}: lower it, or clip gradients with clipnorm=1"
+                )
             model.target.num_classes_ = len(labels.classes)  # not set otherwise if the target is made from labels alone
             self.target_, self.model_ = model.target, model
         return self
