@@ -12,7 +12,7 @@ import pytest
 import deepsimplex as ds
 from deepsimplex._utils import archives
 from deepsimplex._utils.archives import check_archive, load_arrays, save_arrays
-from deepsimplex.datasets.files import read_npz
+from deepsimplex.datasets.npz_files import read_npz
 from deepsimplex.estimators.saving import KEY
 from deepsimplex.experiments import load_predictions
 

@@ -32,12 +32,13 @@ KINDS = {
 }
 # Conversions take seconds: one format each where both have the same operations, and calibrations on the way.
 SERVED = {
-    "onnx": dict.fromkeys(KINDS) | {"argmax of three": "isotonic", "prototypes": "platt"},
+    "onnx": dict.fromkeys(KINDS)
+    | {"argmax of three": "isotonic", "prototypes": "platt", "softmax of two": "bias_corrected_temperature"},
     "litert": {
         "argmax of three": "isotonic",
         "argmax, isotropic": "latent",
         "argmax, full": "temperature",
-        "softmax, isotropic": None,
+        "softmax, isotropic": "bias_corrected_temperature",
         "prototypes": "platt",
         "variational": None,
     },

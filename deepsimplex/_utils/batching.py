@@ -101,12 +101,14 @@ def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
     >>> not_finite(np.array([[0.0, 1.0], [np.nan, 2.0]]))
     (1, 0)
     """
-    for rows in row_blocks(X):
+    most = rows_at_once(math.prod(X.shape[1:]))
+    for first in range(0, len(X), most):
+        block = X[first : first + most]
         with np.errstate(over="ignore"):  # numbers beyond single precision become infinite
-            finite = np.isfinite(X[rows] if dtype is None else X[rows].astype(dtype, copy=False))
+            finite = np.isfinite(block if dtype is None else block.astype(dtype, copy=False))
         if not finite.all():
             row, *others = np.argwhere(~finite)[0].tolist()
-            return rows.start + row, *others
+            return first + row, *others
     return None
 
 

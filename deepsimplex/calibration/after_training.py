@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.registry import Registry
+from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
@@ -27,6 +28,7 @@ CALIBRATIONS: Registry[Calibration] = Registry(
     Calibration,
     {
         "temperature": TemperatureScaling,
+        "bias_corrected_temperature": BiasCorrectedTemperature,
         "latent": LatentScaling,
         "platt": PlattScaling,
         "isotonic": IsotonicCalibration,

@@ -49,10 +49,10 @@ class CalibratedNetwork(SimplexNetwork):
             memory. None removes the calibration.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"temperature", "latent", "platt", "isotonic"}, dict or Calibration
+        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"}, dict or Calibration
             See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
-            that needs few samples. "latent" scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A
-            given calibration is copied.
+            that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the classes. "latent"
+            scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.
@@ -232,10 +232,10 @@ class CalibratedNetwork(SimplexNetwork):
 
         def outputs(x: Any) -> dict[str, Any]:
             latent = self.predictive_latent(self.latent(x), calibrated=False)
-            return {"probabilities": self.readout(latent), "latent": latent}
+            return {"probabilities": self.unweighted_readout(latent), "latent": latent}
 
         predicted = predictions(Output(self, outputs), self._checked(x), batch_size, verbose)
-        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.unweighted_readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return self.predict_features(x, **options)

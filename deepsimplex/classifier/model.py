@@ -16,6 +16,7 @@ from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
+from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
@@ -111,7 +112,14 @@ class SimplexClassifier(CalibratedNetwork):
 
     training_loss: Any = None  # a ClassifierLoss, after compile
 
-    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Configure training.
 
         Parameters
@@ -124,8 +132,10 @@ class SimplexClassifier(CalibratedNetwork):
             (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
             probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
-        metrics : list, optional
+        metrics, weighted_metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
+            Losses and metrics get labels in the form that they compare, class numbers or rows [N, n], however labels
+            were given; of two classes, metrics with thresholds ("AUC", "Precision") get the probability of class 1.
         **kwargs
             As in keras.Model.compile.
 
@@ -137,7 +147,7 @@ class SimplexClassifier(CalibratedNetwork):
         loss = None if loss is None else get_loss(loss)
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
-            chosen = ProbabilityLoss(chosen)
+            chosen = ProbabilityLoss(chosen, self.num_classes)
         if self.built and self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
             self.class_probabilities.tau.assign(0.0)  # computed for another loss
         # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
@@ -153,7 +163,8 @@ class SimplexClassifier(CalibratedNetwork):
         with self.distribute_strategy.scope():
             if counts_steps_twice(optimizer, self.distribute_strategy):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
-            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+            metrics, weighted = (converted_metrics(m, self.num_classes) for m in (metrics, weighted_metrics))
+            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as a saved model was, its optimizer's state included."""
@@ -185,9 +196,11 @@ class SimplexClassifier(CalibratedNetwork):
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
             Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
-            target batches of labels are read into memory, to find neighbors; augment samples in the backbone then, by
-            preprocessing layers of Keras. With ``losses.Composition`` batches of soft labels or latents are read once
-            before training. Otherwise, and always if the loss needs labels alone, batches are read in training only.
+            target batches of labels are read into memory before training, among which neighbors are found: those of one
+            epoch, of an endless stream with ``steps_per_epoch`` until its samples repeat. Training then reads the
+            stream as it is; latents of samples that were augmented anew are computed batch by batch. With
+            ``losses.Composition`` batches of soft labels or latents are read once before training. Otherwise, and
+            always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -198,7 +211,12 @@ class SimplexClassifier(CalibratedNetwork):
             (x, y) or (x, y, sample_weight). Its latents are found among the training samples.
         shuffle : bool
             Draw a new order in every epoch, from ``seed``.
-        batch_size, epochs, verbose, callbacks, class_weight, sample_weight, **kwargs
+        class_weight : dict of int to float, optional
+            Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
+            what the network learns most about. Their effect on class probabilities, as if a class of weight w were
+            w times as frequent, is taken out in predictions, metrics and ``evaluate``. For decisions that favor a class
+            see the guide to decisions. The effect of ``sample_weight`` stays.
+        batch_size, epochs, verbose, callbacks, sample_weight, **kwargs
             As in keras.Model.fit.
 
         Returns
@@ -215,33 +233,37 @@ class SimplexClassifier(CalibratedNetwork):
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
-        labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
+        labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
         samples = Samples.of(x, y, sample_weight, labeled=True)
         validation = None if validation_data is None else _validation_samples(validation_data)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
+        collected: Any = None
         if samples.is_stream and labels.needs_training_samples(samples):
-            samples, batch_size = samples.in_memory(steps_per_epoch, "steps_per_epoch")
-            kwargs.pop("steps_per_epoch", None)
+            collected, size = samples.collected(steps_per_epoch, epochs)
+            if steps_per_epoch is None and not samples.is_repeatable:  # a generator that has ended
+                samples, batch_size, collected = collected, size, None
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
-            self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
+            checked = samples if collected is None else collected
+            self._check_workers(workers, (*settings, type(validation_data).__name__), checked, validation)
 
-        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
+        passes = samples.epochs_per_pass(steps_per_epoch)
+        seeded = SeededEpochs(self.seed, keeps_order=passes > 1)
+        samples, collected = labels.fit_target_and_loss(samples, steps_per_epoch, collected)
         self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
-        self._adapt_head(samples, steps_per_epoch)
+        self._adapt_head(collected, steps_per_epoch)
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
             kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._batches(samples, batch_size, seeded.order if shuffle else None, workers),
+            self._batches(samples, batch_size, seeded.order if shuffle else None, workers, repeated=passes > 1),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -294,8 +316,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -340,10 +361,17 @@ class SimplexClassifier(CalibratedNetwork):
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _batches(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _batches(
+        samples: Samples,
+        batch_size: int | None,
+        order: Any = None,
+        workers: Workers | None = None,
+        *,
+        repeated: bool = False,
+    ) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
         if samples.is_stream:
-            return samples.for_keras(order=order, divide=divided_among_workers)
+            return samples.for_keras(order=order, divide=divided_among_workers, repeated=repeated)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
@@ -400,6 +428,12 @@ class SimplexClassifier(CalibratedNetwork):
         elif not samples.is_stream:
             self.head.set_num_samples(samples.num_rows)
 
+    def _begin_training(self, labels: TrainingLabels) -> None:
+        """Remove what was fitted to weights that change now, and keep the weights of the classes."""
+        if self.after_training.remove("training"):
+            self._retraced()
+        self.unweighted_readout.set_class_weight(labels.class_weights)
+
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
@@ -418,7 +452,7 @@ class SimplexClassifier(CalibratedNetwork):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
         with tf.GradientTape() as tape:
-            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
+            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True), training=True)
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
             is_mean = self.training_loss.reduction != "sum"
@@ -432,7 +466,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
-        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False))
+        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False), training=False)
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
         return self._report(x, y, outputs, loss, sample_weight, part, training=False)
 
@@ -446,7 +480,7 @@ class SimplexClassifier(CalibratedNetwork):
         """
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
-        outputs = self._with_log_probabilities(outputs)
+        outputs = self._with_log_probabilities(outputs, training)
         if not self._has_loss(y):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
@@ -458,11 +492,15 @@ class SimplexClassifier(CalibratedNetwork):
         """Return whether the loss of training labels can be computed: a copy may lack what ``fit`` computed."""
         return self.training_loss.is_ready and not (self.training_loss.needs_latents and y.keys() == {"label"})
 
-    def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them."""
+    def _with_log_probabilities(self, outputs: dict[str, Any], training: bool) -> dict[str, Any]:
+        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them.
+
+        In training those of the readout, which learns as if classes were as frequent as their weights make them.
+        """
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
+        readout = self.readout if training else self.unweighted_readout
+        log_p = readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -482,6 +520,7 @@ class SimplexClassifier(CalibratedNetwork):
             return self.get_metrics_result()  # no metric needs probabilities
         if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
+            probabilities = self.unweighted_readout.unweighted(probabilities) if training else probabilities
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
             probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
@@ -608,7 +647,7 @@ def _validation_samples(data: Any) -> Samples:
 
 
 class SeededEpochs(keras.callbacks.Callback):
-    """Draw each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
+    """Determine each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
 
     ``keras.callbacks.BackupAndRestore`` restores weights and optimizer, hence the step, but neither the state of Keras'
     seed generators nor that of a shuffle. With this callback a resumed run equals an uninterrupted one. Two calls of
@@ -617,25 +656,35 @@ class SeededEpochs(keras.callbacks.Callback):
     Parameters
     ----------
     seed : int
+    keeps_order : bool
+        Whether the step of the first epoch determines the order of all passes, which do not end with the epochs.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, keeps_order: bool = False) -> None:
         super().__init__()
-        self.seed = seed
-        self.step = 0
+        self.seed, self.keeps_order = seed, keeps_order
+        self.step: int | None = None
+        self._latest: tuple[tuple[int, ...], np.ndarray] = (), np.empty(0)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Reseed the random layers."""
-        self.step = int(self.model.optimizer.iterations.numpy())
+        step = int(self.model.optimizer.iterations.numpy())
+        if self.step is None or not self.keeps_order:
+            self.step = step
         saved = {id(variable) for variable in self.model.weights}
         generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
         for index, state in enumerate(generators):
-            words = np.random.SeedSequence([self.seed, self.step, index]).generate_state(2, np.uint32)
+            words = np.random.SeedSequence([self.seed, step, index]).generate_state(2, np.uint32)
             state.assign(words.astype(state.dtype))
 
-    def order(self, rows: int) -> np.ndarray:
-        """Return the order of this epoch's samples, a permutation of range(rows), int64."""
-        return np.random.default_rng([self.seed, self.step]).permutation(rows)
+    def order(self, rows: int, number: int = 0) -> np.ndarray:
+        """Return the order of the samples of pass ``number`` in this epoch, a permutation of range(rows), int64."""
+        entropy = (self.seed, self.step or 0, number)
+        key, order = self._latest
+        if key != (rows, *entropy):
+            order = np.random.default_rng(entropy[: 3 if number else 2]).permutation(rows)
+            self._latest = (rows, *entropy), order
+        return order
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:

@@ -18,6 +18,7 @@ from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_
 from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.unweighted_readout import UnweightedReadout
 from deepsimplex.samples import Samples
 from deepsimplex.samples.samples import as_tensor, check_not_stream, has_memmap
 from deepsimplex.targets import TARGETS, Target
@@ -61,6 +62,7 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
+        self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self.class_probabilities = ClassProbabilities(self)
         self._noise = self.target.noise(self.num_classes)
@@ -121,7 +123,8 @@ class SimplexNetwork(keras.Model):
 
     def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
-        probabilities, calibration = self.readout(predictive_latent, training=training), self.after_training.calibration
+        probabilities = self.unweighted_readout(predictive_latent, training=training)
+        calibration = self.after_training.calibration
         return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
     # Strategy and weights
@@ -241,11 +244,11 @@ class SimplexNetwork(keras.Model):
 
     @contextmanager
     def _local_predictions(self) -> Iterator[None]:
-        self._hide("_is_predicting", True)
+        self._is_predicting = True
         try:
             yield
         finally:
-            self._hide("_is_predicting", False)
+            self._is_predicting = False
 
     def _checked(self, x: Any) -> Samples:
         """Check samples to predict as ``fit`` does."""

@@ -15,11 +15,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
+from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
 from deepsimplex.calibration import Calibration, FeatureDensity
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.checked_data import checked_labels, checked_rows, readable_rows
+from deepsimplex.estimators.checked_data import checked_labels, checked_rows, fitted_labels, readable_rows
 from deepsimplex.export import export_model
 from deepsimplex.samples import Labels
 
@@ -73,7 +73,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape [n]
-        In the order of the columns of probabilities.
+        Sorted, in the order of the columns of probabilities.
     n_features_in_ : int
     calibration_ : Calibration
         Only after ``calibrate``.
@@ -118,12 +118,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _readable(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
         features = readable_rows(self, X, ensure_min_samples=2)
-        labels = checked_labels(y, self.classes)
+        labels = fitted_labels(y, self.classes)
         if len(labels.values) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.values)}")
         weights = check_sample_weight(sample_weight, len(features))
-        if not (class_weight is None or isinstance(class_weight, dict | str)):
-            raise TypeError(f"class_weight must be None, 'balanced' or a dict of classes; found {class_weight!r}")
+        if class_weight is not None and not (isinstance(class_weight, str) and class_weight == "balanced"):
+            class_weight = check_class_weight(class_weight, labels.classes.tolist(), "{label: 2.0}, or 'balanced'")
         weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
         if np.count_nonzero(weights > 0) < 2:
             raise ValueError("sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer")
@@ -149,7 +149,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of samples that were not used in ``fit``. None removes the calibration.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
             See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
             classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
@@ -328,7 +328,19 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
-        return np.log(np.maximum(self._calibrated(p), np.finfo(np.float64).tiny))
+        with np.errstate(divide="ignore"):
+            return floored(np.log(self._calibrated(p)))
+
+
+def floored(logarithms: NDArray[np.floating]) -> NDArray[Any]:
+    """Return logarithms of probabilities, at least that of the smallest normal number: -708.4, or -87.3 in float32.
+
+    Examples
+    --------
+    >>> floored(np.array([-1e9, -1.0])).round(1)
+    array([-708.4,   -1. ])
+    """
+    return np.maximum(logarithms, np.log(np.finfo(logarithms.dtype).tiny))
 
 
 def seed_of(random_state: Any) -> int:

@@ -61,16 +61,37 @@ def _check_finite(X: Any) -> None:
 
 
 def checked_labels(y: ArrayLike, classes: Any) -> Labels:
-    """Check hard labels [N] by scikit-learn's rules, or soft labels [N, n], and number the classes.
+    """Check hard labels [N] by scikit-learn's rules, or soft labels [N, n], and number the sorted classes.
 
     Parameters
     ----------
     y : array_like
     classes : array_like, shape [n], optional
-        All classes; None takes those of y, sorted (0 to n - 1 for soft labels).
+        All classes, in any order, which is that of the columns of soft labels; None takes those of y (0 to n - 1 for
+        soft labels). scikit-learn's scorers take ``classes_`` for sorted.
     """
     y = unmasked(y, "y")
-    return Labels.of(y if y.ndim == 2 and y.shape[1] > 1 else _hard_labels(y), classes=classes)
+    soft = y.ndim == 2 and y.shape[1] > 1
+    labels = Labels.of(y if soft else _hard_labels(y), classes=classes)
+    order = np.argsort(labels.classes, kind="stable")
+    if (order == np.arange(len(order))).all():
+        return labels
+    return Labels(labels.classes[order], labels.values[:, order] if soft else np.argsort(order)[labels.values])
+
+
+def fitted_labels(y: ArrayLike, classes: Any) -> Labels:
+    """Check labels as ``checked_labels`` does; the message names the meta-estimators that renumber labels."""
+    try:
+        return checked_labels(y, classes)
+    except ValueError as error:
+        numbers, names = np.asarray(y), np.asarray(classes)
+        if numbers.dtype.kind in "iu" and names.ndim == 1 and np.isin(numbers, np.arange(len(names))).all():
+            raise ValueError(
+                f"{error}. VotingClassifier, BaggingClassifier, StackingClassifier, OneVsRestClassifier and "
+                "cross_val_predict number labels from 0 before they fit: leave classes out there, or number the labels "
+                "yourself, with classes=range(n)"
+            ) from error
+        raise
 
 
 def _hard_labels(y: NDArray[Any]) -> NDArray[Any]:
@@ -122,7 +143,7 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
         if y.dtype.kind == "O":  # TensorFlow's text
             y = np.char.decode(y.astype(np.bytes_))
         if labels is not None:
-            y = Labels.of(y, classes=labels.classes).values if len(y) else y
+            y = checked_labels(y, classifier.classes if soft else labels.classes).values if len(y) else y
         elif len(y):
             is_first, soft = False, y.ndim == 2
             named = checked_labels(y, classifier.classes) if soft or classifier.classes is not None else None

@@ -49,7 +49,8 @@ class SimplexNetworkClassifier(LatentClassifier):
         Whether the network begins with a ``keras.layers.Normalization`` that standardizes the training features.
         Default True. A CASIMAC target's distances are those of the features as they are.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of the initial weights, the order of the samples and random layers; a generator (None: NumPy's global one)
         draws it at every fit. Default 0.
