@@ -17,7 +17,7 @@ from tests.eager_steps import eagerly
 from tests.fresh_process import run
 from tests.quick_runs import without_pictures
 
-METHODS = ["temperature", "latent", "platt", "isotonic"]
+METHODS = ["temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"]
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -75,7 +75,14 @@ def test_calibration_improves_overconfident_classifier(method, eager, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "eager"), [("temperature", False), ("latent", False), ("platt", True), ("isotonic", True)]
+    ("method", "eager"),
+    [
+        ("temperature", False),
+        ("bias_corrected_temperature", True),
+        ("latent", False),
+        ("platt", True),
+        ("isotonic", True),
+    ],
 )
 def test_all_prediction_methods_are_calibrated(method, eager, model, data):
     with eagerly(model) if eager else nullcontext():
@@ -213,7 +220,7 @@ CLASSIFIERS = {
 
 def methods_of(classifier) -> list[str]:
     with_latents = isinstance(classifier, ds.SimplexGaussianProcess | ds.CategoricalGaussianProcess)
-    return METHODS if with_latents else ["temperature", "platt", "isotonic"]
+    return METHODS if with_latents else [method for method in METHODS if method != "latent"]
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +272,13 @@ for path in sorted(pathlib.Path(".").glob("model_*")):
 
 
 # Every method goes into the files of images; here each is met once.
-SAVED_WITH = {"process": ["temperature"], "dirichlet": ["latent"], "lvq": ["platt"], "gmlvq": ["isotonic"]}
+SAVED_WITH = {
+    "process": ["temperature"],
+    "dirichlet": ["latent"],
+    "lvq": ["platt"],
+    "gmlvq": ["isotonic"],
+    "gplvq": ["bias_corrected_temperature"],
+}
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,20 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 import deepsimplex as ds
-from deepsimplex.calibration import IsotonicCalibration, LatentScaling, PlattScaling, TemperatureScaling
+from deepsimplex.calibration import (
+    BiasCorrectedTemperature,
+    IsotonicCalibration,
+    LatentScaling,
+    PlattScaling,
+    TemperatureScaling,
+)
 from deepsimplex.latent import LatentGaussian
 
 few = settings(max_examples=25, deadline=None)
-MAPS = [TemperatureScaling, PlattScaling, IsotonicCalibration]
+MAPS = [TemperatureScaling, BiasCorrectedTemperature, PlattScaling, IsotonicCalibration]
 each_map = pytest.mark.parametrize("kind", MAPS)
 
 
@@ -274,7 +281,7 @@ def test_invalid_input_raises(kind):
         kind().fit(p, y).transform(2 * p)
 
 
-@pytest.mark.parametrize("kind", [PlattScaling, IsotonicCalibration])
+@pytest.mark.parametrize("kind", [BiasCorrectedTemperature, PlattScaling, IsotonicCalibration])
 def test_missing_class_raises(kind):
     p, y = simulated(4, 60, seed=10)
     present = y != 2
@@ -394,8 +401,47 @@ def test_latent_scaling_of_right_answers_is_finite_and_warns(readout, scale):
     np.testing.assert_allclose(p[range(150), Y3], (50 + 1 / 3) / 51, atol=2e-3)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bias_corrected_temperature_of_two_classes_is_logistic_regression(weighted):
+    p, y = simulated(2, 300, seed=3, temperature=2.0)
+    weights = np.random.default_rng(0).uniform(size=300) if weighted else None
+    scaling = BiasCorrectedTemperature().fit(p, y, weights)
+    peer = LogisticRegression(C=np.inf, tol=1e-10, solver="newton-cholesky").fit(logit(p[:, 1:]), y, weights)
+    assert 1.0 / scaling.temperature_ == pytest.approx(peer.coef_[0, 0], rel=1e-4)
+    assert scaling.biases_[1] - scaling.biases_[0] == pytest.approx(peer.intercept_[0], rel=1e-3, abs=1e-4)
+
+
+def test_bias_corrected_temperature_recovers_class_weights_and_temperature():
+    """Of probabilities that are tilted by weights of the classes; a temperature alone leaves most of the error."""
+    p, y = simulated(4, 20000, seed=4)
+    w = np.array([1.0, 4.0, 0.5, 2.0])
+    tilted = softmax(np.log(p * w) * 2.0, axis=1)
+    scaling = BiasCorrectedTemperature().fit(tilted, y)
+    assert scaling.temperature_ == pytest.approx(2.0, rel=0.05)
+    np.testing.assert_allclose(scaling.biases_, np.mean(np.log(w)) - np.log(w), atol=0.07)
+    corrected = scaling.transform(tilted)
+    np.testing.assert_allclose(corrected.mean(axis=0), np.bincount(y) / len(y), atol=1e-5)
+    error = ds.evaluation.classwise_calibration_error
+    assert error(y, corrected) < 0.01 < 0.05 < error(y, TemperatureScaling().fit(tilted, y).transform(tilted))
+
+
+def test_bias_corrected_temperature_of_extreme_probabilities():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    with pytest.warns(UserWarning, match="none of the 60 held-out samples has a class"):
+        right = BiasCorrectedTemperature().fit(np.eye(3)[y], y).transform(np.eye(3))
+    assert np.isfinite(right).all()
+    assert right.diagonal().min() > 0.9
+    constant = BiasCorrectedTemperature().fit(np.full((60, 3), 1 / 3), y).transform(np.full((1, 3), 1 / 3))
+    np.testing.assert_allclose(constant[0], np.bincount(y) / 60, atol=1e-6)
+    opposite = 0.3 + 0.1 * (y[:, None] != np.arange(3)) - 0.03 * rng.random((60, 3))
+    with pytest.raises(ValueError, match="the likeliest temperature is infinite"):
+        BiasCorrectedTemperature().fit(opposite / opposite.sum(axis=1, keepdims=True), y)
+
+
 def test_unknown_calibration_raises():
-    assert list(ds.calibration.CALIBRATIONS) == ["temperature", "latent", "platt", "isotonic"]
+    names = "temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"
+    assert tuple(ds.calibration.CALIBRATIONS) == names
     with pytest.raises(ValueError, match=r"method must.*found 'plat'; did you mean 'platt'"):
         ds.calibration.CALIBRATIONS.get("plat")
     with pytest.raises(TypeError, match=r"method must.*found 3"):

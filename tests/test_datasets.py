@@ -1,7 +1,6 @@
 """Data sets by name, from archives, folders and tables, and errors for invalid ones."""
 
 import gzip
-import os
 import struct
 import zipfile
 from pathlib import Path
@@ -14,8 +13,7 @@ from deepsimplex import datasets
 from deepsimplex.datasets import image_sets
 from deepsimplex.datasets.image_sets import CIFAR_FILES, IDX_FILES, read_idx
 from deepsimplex.datasets.loading import NAMES
-
-SHARED = Path(os.environ.get("DEEPSIMPLEX_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+from tests.local_data import LOCAL_DATA
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:
@@ -183,10 +181,10 @@ def test_real_fashion_mnist(monkeypatch, tmp_path):
     assert data.x.mean() == pytest.approx(72.94, abs=0.01)  # 0.2860, the published mean
 
 
-@pytest.mark.skipif(not (SHARED / "images" / "mnist.npz").is_file(), reason="needs images/mnist.npz of the test data")
+@pytest.mark.skipif(not (LOCAL_DATA / "images" / "mnist.npz").is_file(), reason="needs DEEPSIMPLEX_TEST_DATA: MNIST")
 def test_real_mnist(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(SHARED / "images"))
+    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(LOCAL_DATA / "images"))
     data = datasets.load("mnist")
     assert (data.x.shape, data.x.dtype) == ((60000, 28, 28), np.float32)
     assert data.x.mean() == pytest.approx(0.1307, abs=1e-4)  # the published mean

@@ -1,4 +1,4 @@
-"""Inputs of every dtype and shape: what keras.Input, or the first samples, say is what fit, predict and exports take."""
+"""Inputs of every dtype and shape: fit, predict and exports take what keras.Input or the first samples state."""
 
 import keras
 import numpy as np
@@ -203,9 +203,8 @@ def test_named_inputs_of_mixed_dtypes_are_served(tmp_path):
         model = fitted(keras.Model({name: inputs[name] for name in names}, features), given)
         p = model.predict_proba(given)
         model.export(tmp_path / "m")
-        np.testing.assert_allclose(
-            ds.export.load_served(tmp_path / "m").predict(given)["class_probabilities"], p, atol=1e-6
-        )
+        served = ds.export.load_served(tmp_path / "m").predict(given)
+        np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-6)
         if "text" not in names:
             model.export(tmp_path / "m.tflite", format="litert")
             serve = tf.lite.Interpreter(str(tmp_path / "m.tflite")).get_signature_runner("serving_default")

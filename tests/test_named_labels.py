@@ -33,7 +33,14 @@ FUNCTIONS = {
     for name, function in inspect.getmembers(room, inspect.isfunction)
     if {"y", "assigned"} & inspect.signature(function).parameters.keys() and name != "decision_regions"
 }
-CALIBRATIONS = ["TemperatureScaling", "PlattScaling", "IsotonicCalibration", "LatentScaling", "ConformalSets"]
+CALIBRATIONS = [
+    "TemperatureScaling",
+    "BiasCorrectedTemperature",
+    "PlattScaling",
+    "IsotonicCalibration",
+    "LatentScaling",
+    "ConformalSets",
+]
 
 
 def arguments(function, y):

@@ -111,7 +111,6 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
-    _pixel_scales: Any = None
 
     def compile(
         self,
@@ -149,6 +148,8 @@ class SimplexClassifier(CalibratedNetwork):
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
             chosen = ProbabilityLoss(chosen, self.num_classes)
+        if self.built and self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
+            self.class_probabilities.tau.assign(0.0)  # computed for another loss
         # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
@@ -195,9 +196,11 @@ class SimplexClassifier(CalibratedNetwork):
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
             Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
-            target batches of labels are read into memory, to find neighbors; augment samples in the backbone then, by
-            preprocessing layers of Keras. With ``losses.Composition`` batches of soft labels or latents are read once
-            before training. Otherwise, and always if the loss needs labels alone, batches are read in training only.
+            target batches of labels are read into memory before training, among which neighbors are found: those of one
+            epoch, of an endless stream with ``steps_per_epoch`` until its samples repeat. Training then reads the
+            stream as it is; latents of samples that were augmented anew are computed batch by batch. With
+            ``losses.Composition`` batches of soft labels or latents are read once before training. Otherwise, and
+            always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -208,7 +211,12 @@ class SimplexClassifier(CalibratedNetwork):
             (x, y) or (x, y, sample_weight). Its latents are found among the training samples.
         shuffle : bool
             Draw a new order in every epoch, from ``seed``.
-        batch_size, epochs, verbose, callbacks, class_weight, sample_weight, **kwargs
+        class_weight : dict of int to float, optional
+            Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
+            what the network learns most about. Their effect on class probabilities, as if a class of weight w were
+            w times as frequent, is taken out in predictions, metrics and ``evaluate``. For decisions that favor a class
+            see the guide to decisions. The effect of ``sample_weight`` stays.
+        batch_size, epochs, verbose, callbacks, sample_weight, **kwargs
             As in keras.Model.fit.
 
         Returns
@@ -225,32 +233,37 @@ class SimplexClassifier(CalibratedNetwork):
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
-        labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
+        labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else _validation_samples(validation_data, self._precision)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
+        collected: Any = None
         if samples.is_stream and labels.needs_training_samples(samples):
-            samples, batch_size = samples.in_memory(steps_per_epoch, "steps_per_epoch")
-            kwargs.pop("steps_per_epoch", None)
+            collected, size = samples.collected(steps_per_epoch, epochs)
+            if steps_per_epoch is None and not samples.is_repeatable:  # a generator that has ended
+                samples, batch_size, collected = collected, size, None
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
-            self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
+            checked = samples if collected is None else collected
+            self._check_workers(workers, (*settings, type(validation_data).__name__), checked, validation)
 
-        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
-        self._adapt_head(samples, steps_per_epoch)
+        passes = samples.epochs_per_pass(steps_per_epoch)
+        seeded = SeededEpochs(self.seed, keeps_order=passes > 1)
+        samples, collected = labels.fit_target_and_loss(samples, steps_per_epoch, collected)
+        self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
+        self._adapt_head(collected, steps_per_epoch)
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
             kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._batches(samples, batch_size, seeded.order if shuffle else None, workers),
+            self._batches(samples, batch_size, seeded.order if shuffle else None, workers, repeated=passes > 1),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -271,7 +284,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Return the loss and the class metrics of labeled samples: arguments and result as in keras.Model.evaluate.
 
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
-        evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
+        evaluates its class metrics, leaves the loss out and warns, until ``model.target.fit(x_train, y_train)``.
         """
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
@@ -303,8 +316,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -316,6 +328,9 @@ class SimplexClassifier(CalibratedNetwork):
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
+        if tau and self.training_loss.get_config().get("tau", tau) is None:
+            self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
         return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
 
     def _to_evaluate(
@@ -323,33 +338,40 @@ class SimplexClassifier(CalibratedNetwork):
     ) -> tuple[Samples, int | None, int | None]:
         """Return validation or test samples with training labels, their batch size and their number of steps.
 
-        Training labels are "label" alone if a distance target has no training samples.
+        Training labels are "label" alone if a distance target has no training samples: the loss is left out then.
         """
-        labels = self._training_labels("evaluate")
+        labels, missing = self._training_labels("evaluate"), None
         if not self.training_loss.is_ready:
-            warn_caller(
-                f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
-                "fit: it is given as NaN; class metrics do not need it",
-            )
+            missing = f"what fit computes of the training samples: {self.training_loss.how_to_adapt}"
         self._check_inputs(samples.spec[0])
         if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
-                warn_caller(
-                    "the latent loss needs the target's training samples, which a loaded model does not carry: it is "
-                    "given as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need "
-                    "it",
+                missing = (
+                    "the target's training samples, which files do not hold: call model.target.fit(x_train, y_train)"
                 )
                 labels = TrainingLabels(self.target, self.num_classes)
             elif samples.is_stream:
                 samples, batch_size = samples.in_memory(steps)
                 steps = None
+        if missing is not None:
+            message = f"the loss {self.training_loss.name!r} needs {missing}"
+            if len(self.metrics) < 2:
+                raise ValueError(f"evaluate needs metrics in compile, such as 'accuracy', or the loss, but {message}")
+            warn_caller(f"{message}. It is left out; class metrics do not need it")
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _batches(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _batches(
+        samples: Samples,
+        batch_size: int | None,
+        order: Any = None,
+        workers: Workers | None = None,
+        *,
+        repeated: bool = False,
+    ) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
         if samples.is_stream:
-            return samples.for_keras(order=order, divide=divided_among_workers)
+            return samples.for_keras(order=order, divide=divided_among_workers, repeated=repeated)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
@@ -368,13 +390,13 @@ class SimplexClassifier(CalibratedNetwork):
         spec = samples.spec[0]
         self._check_inputs(spec)
         self._observe_dtypes(spec)
-        if self._pixel_scales is None:  # those of the first samples stay
-            self._hide("_pixel_scales", _pixel_scales(samples))
         with strategy.scope():
             if not self.built:
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
+        if not self.class_probabilities.pixel_scale.value.numpy():
+            self.class_probabilities.pixel_scale.assign(_pixel_scale(samples))
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.
@@ -406,6 +428,12 @@ class SimplexClassifier(CalibratedNetwork):
         elif not samples.is_stream:
             self.head.set_num_samples(samples.num_rows)
 
+    def _begin_training(self, labels: TrainingLabels) -> None:
+        """Remove what was fitted to weights that change now, and keep the weights of the classes."""
+        if self.after_training.remove("training"):
+            self._retraced()
+        self.unweighted_readout.set_class_weight(labels.class_weights)
+
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
@@ -424,7 +452,7 @@ class SimplexClassifier(CalibratedNetwork):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
         with tf.GradientTape() as tape:
-            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
+            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True), training=True)
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
             is_mean = self.training_loss.reduction != "sum"
@@ -438,7 +466,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
-        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False))
+        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False), training=False)
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
         return self._report(x, y, outputs, loss, sample_weight, part, training=False)
 
@@ -452,19 +480,27 @@ class SimplexClassifier(CalibratedNetwork):
         """
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
-        outputs = self._with_log_probabilities(outputs)
-        if not loss.is_ready or (loss.needs_latents and y.keys() == {"label"}):
+        outputs = self._with_log_probabilities(outputs, training)
+        if not self._has_loss(y):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         # ``losses`` holds the head's divergence, divided by the number of samples, and the regularizers of layers.
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
-    def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them."""
+    def _has_loss(self, y: dict[str, Any]) -> bool:
+        """Return whether the loss of training labels can be computed: a copy may lack what ``fit`` computed."""
+        return self.training_loss.is_ready and not (self.training_loss.needs_latents and y.keys() == {"label"})
+
+    def _with_log_probabilities(self, outputs: dict[str, Any], training: bool) -> dict[str, Any]:
+        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them.
+
+        In training those of the readout, which learns as if classes were as frequent as their weights make them.
+        """
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
+        readout = self.readout if training else self.unweighted_readout
+        log_p = readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -478,15 +514,18 @@ class SimplexClassifier(CalibratedNetwork):
         tracker, *others = self.metrics  # Keras' mean of the loss first, then those of ``compile``
         # Losses that are sums have equal weights, whatever the number of samples.
         counted = part.mean_rows if self.training_loss.reduction == "sum" else part.rows
-        tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
+        if self._has_loss(y):
+            tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
+            probabilities = self.unweighted_readout.unweighted(probabilities) if training else probabilities
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
             probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
-        return self.compute_metrics(x, y, probabilities, sample_weight)
+        results = self.compute_metrics(x, y, probabilities, sample_weight)
+        return results if self._has_loss(y) else {name: results[name] for name in results if name != tracker.name}
 
     # Files
 
@@ -556,7 +595,7 @@ class SimplexClassifier(CalibratedNetwork):
             raise ValueError(f"export names every input: backbone must be {wanted}; found inputs of shapes {shapes}")
 
         names = list(named) if several else list(shapes) if isinstance(shapes, dict) else ["image"]
-        scales = dict.fromkeys(names, 255.0) | by_name(names, self._pixel_scales)
+        scale = float(self.class_probabilities.pixel_scale.value.numpy()) or 255.0
 
         def features(samples: Any) -> Any:
             return self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
@@ -573,34 +612,25 @@ class SimplexClassifier(CalibratedNetwork):
             sample_dtype=by_name(names, self._input_dtypes),
             class_names=self.class_names,
             input_dtype=input_dtype,
-            pixel_scale=scales if pixel_scale is None else pixel_scale,
+            pixel_scale=scale if pixel_scale is None else pixel_scale,
             verbose=verbose,
             **litert,
         )
 
-    def save_own_variables(self, store: Any) -> None:
-        """Save the state of the loss, and the arrays of target and density, with the weights."""
-        super().save_own_variables(store)
-        for prefix, component in self._stateful():
-            for name, value in component.state().items():
-                store[f"{prefix}{name}"] = np.asarray(value)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        state = {} if self.training_loss is None else self.training_loss.state()
+        loss = {f"loss_{name}": np.asarray(array) for name, array in state.items() if name != "tau"}  # tau is a weight
+        return {**loss, **super()._arrays()}
 
-    def load_own_variables(self, store: Any) -> None:
-        """Load what ``save_own_variables`` saved."""
-        names = list(store.keys())  # not all stores of Keras can be iterated over
-        state = {name: np.asarray(store[name]) for name in names if name.startswith(_PREFIXES)}
-        for prefix, component in self._stateful():
-            values = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            if values:
-                component.load_state(values)
-        super().load_own_variables({name: store[name] for name in names if name not in state})
-
-    def _stateful(self) -> list[tuple[str, Any]]:
-        components = zip(_PREFIXES, (self.training_loss, self.target, self.after_training.density), strict=True)
-        return [(prefix, component) for prefix, component in components if component is not None]
+    def _load_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        super()._load_arrays(arrays)
+        prefix = "loss_"
+        loss = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+        if loss and self.training_loss is not None:
+            self.training_loss.load_state(loss)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
+        """Return the arguments of the constructor, as Keras serializes them; what was fitted is among the weights."""
         arguments = {name: getattr(self, name) for name in _SERIALIZED_ARGUMENTS}
         return {
             "name": self.name,
@@ -609,48 +639,36 @@ class SimplexClassifier(CalibratedNetwork):
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
-            "after_training": keras.saving.serialize_keras_object(self.after_training.components()),
             "input_dtypes": self._input_dtypes,
-            "pixel_scales": self._pixel_scales,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_SERIALIZED_ARGUMENTS, "after_training", "dtype"):
+        for name in (*_SERIALIZED_ARGUMENTS, "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
         for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        components, dtypes, scales = (config.pop(name) for name in ("after_training", "input_dtypes", "pixel_scales"))
+        dtypes = config.pop("input_dtypes")
         model = cls(**config)
-        model.after_training.restore(components)
         model._hide("_input_dtypes", dtypes)
-        model._hide("_pixel_scales", scales)
         return model
 
 
 _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
-# Prefixes of the names of their arrays among the saved weights.
-_PREFIXES = "loss_", "target_", "density_"
 
 
-def _pixel_scales(samples: Samples) -> Any:
-    """Return for every input what divides pixels 0..255 to be as in the first samples; 0 where these are no pixels."""
-
-    def scale(leaf: Any) -> float:
-        dtype = tf.as_dtype(leaf.dtype)
-        if not dtype.is_floating:
-            return float(dtype.is_integer)
-        numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
-        return 0.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
-
-    specs = samples.spec[0]
-    has_floats = any(leaf.dtype.is_floating for leaf in keras.tree.flatten(specs))
-    first = samples.first()[0] if has_floats else specs
-    return keras.tree.map_structure(scale, first)
+def _pixel_scale(samples: Samples) -> float:
+    """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
+    spec = max(keras.tree.flatten(samples.spec[0]), key=lambda leaf: leaf.shape.rank or 0)
+    if not spec.dtype.is_floating:
+        return 1.0
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
+    return -1.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
 
 
 def _validation_samples(data: Any, precision: str | None) -> Samples:
@@ -660,7 +678,7 @@ def _validation_samples(data: Any, precision: str | None) -> Samples:
 
 
 class SeededEpochs(keras.callbacks.Callback):
-    """Draw each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
+    """Determine each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
 
     ``keras.callbacks.BackupAndRestore`` restores weights and optimizer, hence the step, but neither the state of Keras'
     seed generators nor that of a shuffle. With this callback a resumed run equals an uninterrupted one. Two calls of
@@ -669,25 +687,35 @@ class SeededEpochs(keras.callbacks.Callback):
     Parameters
     ----------
     seed : int
+    keeps_order : bool
+        Whether the step of the first epoch determines the order of all passes, which do not end with the epochs.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, keeps_order: bool = False) -> None:
         super().__init__()
-        self.seed = seed
-        self.step = 0
+        self.seed, self.keeps_order = seed, keeps_order
+        self.step: int | None = None
+        self._latest: tuple[tuple[int, ...], np.ndarray] = (), np.empty(0)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Reseed the random layers."""
-        self.step = int(self.model.optimizer.iterations.numpy())
+        step = int(self.model.optimizer.iterations.numpy())
+        if self.step is None or not self.keeps_order:
+            self.step = step
         saved = {id(variable) for variable in self.model.weights}
         generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
         for index, state in enumerate(generators):
-            words = np.random.SeedSequence([self.seed, self.step, index]).generate_state(2, np.uint32)
+            words = np.random.SeedSequence([self.seed, step, index]).generate_state(2, np.uint32)
             state.assign(words.astype(state.dtype))
 
-    def order(self, rows: int) -> np.ndarray:
-        """Return the order of this epoch's samples, a permutation of range(rows), int64."""
-        return np.random.default_rng([self.seed, self.step]).permutation(rows)
+    def order(self, rows: int, number: int = 0) -> np.ndarray:
+        """Return the order of the samples of pass ``number`` in this epoch, a permutation of range(rows), int64."""
+        entropy = (self.seed, self.step or 0, number)
+        key, order = self._latest
+        if key != (rows, *entropy):
+            order = np.random.default_rng(entropy[: 3 if number else 2]).permutation(rows)
+            self._latest = (rows, *entropy), order
+        return order
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:

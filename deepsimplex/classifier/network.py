@@ -1,7 +1,6 @@
 """The network of a classifier: backbone, head and readout, with predictions of probabilities and latents."""
 
 import dataclasses
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,15 +10,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration.after_training import AfterTraining
-from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.unweighted_readout import UnweightedReadout
 from deepsimplex.samples import Samples
 from deepsimplex.samples.samples import check_not_stream, is_text
 from deepsimplex.targets import TARGETS, Target
@@ -43,7 +41,7 @@ class SimplexNetwork(keras.Model):
         readout: keras.layers.Layer | str | dict[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
         seed: int = 0,
-        name: str = "simplex_classifier",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
@@ -64,11 +62,14 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
+        self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
+        self.class_probabilities = ClassProbabilities(self)
         self._noise = self.target.noise(self.num_classes)
         self._hide("_input_shapes", None)
         self._hide("_input_dtypes", None)  # in the same structure; of a backbone that states none those of its samples
         self._hide("_states_inputs", stated_inputs(backbone) is not None)  # a sequential model does once it is called
+        self._hide("_tensors", None)  # symbolic inputs and class probabilities
         self._hide("_latent_model", None)  # of predict_latent, made when it is needed
         self._hide("_feature_model", None)
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
@@ -102,9 +103,7 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training."""
-        features = self.backbone(inputs, training=training)
-        latent = self.latent_of_features(features, training)
-        return self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
+        return self.class_probabilities(self.backbone(inputs, training=training), training=training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -127,10 +126,11 @@ class SimplexNetwork(keras.Model):
 
     def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
-        probabilities, calibration = self.readout(predictive_latent, training=training), self.after_training.calibration
+        probabilities = self.unweighted_readout(predictive_latent, training=training)
+        calibration = self.after_training.calibration
         return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
-    # Weights and strategy
+    # Strategy and weights
 
     @property
     def distribute_strategy(self) -> Any:
@@ -148,13 +148,16 @@ class SimplexNetwork(keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Create the weights, and check that backbone, head and readout fit together."""
-        dtypes = iter(keras.tree.flatten(self._input_dtypes or []))
+        if (tensors := stated_inputs(self.backbone)) is None:
+            dtypes = iter(keras.tree.flatten(self._input_dtypes or []))
 
-        def symbolic(shape: Any) -> keras.KerasTensor:
-            return keras.KerasTensor(shape, next(dtypes, keras.config.floatx()))
+            def symbolic(shape: Any) -> keras.KerasTensor:
+                return keras.KerasTensor(shape, next(dtypes, keras.config.floatx()))
 
-        samples = keras.tree.map_shape_structure(symbolic, input_shape)
-        features = self.backbone(samples)
+            features = self.backbone(keras.tree.map_shape_structure(symbolic, input_shape))
+            tensors = stated_inputs(self.backbone)  # a sequential model has inputs from its first call on
+        if tensors is not None:
+            features = self.backbone.outputs[0] if isinstance(self.backbone, keras.Sequential) else self.backbone.output
         if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
             raise ValueError(
                 f"backbone must give features of shape [N, d]; found {features}. End it in keras.layers.Flatten() or "
@@ -166,25 +169,57 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
-        probabilities = self.readout(latent)
+        probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
+        if not self.class_probabilities.built:
+            self.class_probabilities.build(features.shape)
         self._hide("_input_shapes", input_shape)
+        if tensors is not None and self._tensors is None:
+            self._hide("_tensors", (tensors, self.class_probabilities(features)))
         self.built = True
 
-    def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
-        """Save the weights to a ``.weights.h5`` file atomically; further arguments as in keras.Model."""
-        if kwargs:  # shards are several files
-            super().save_weights(filepath, overwrite, **kwargs)
-            return
-        check_overwrite(filepath, overwrite)
-        memory = FileInMemory(filepath)
-        super().save_weights(memory)
-        with replacing(filepath) as fresh:
-            fresh.write_bytes(memory.getbuffer())
+    # As a functional model
+
+    @property
+    def input(self) -> Any:
+        """Symbolic inputs, those of a functional or sequential backbone, in their structure."""
+        return self._symbolic(0)
+
+    @property
+    def output(self) -> Any:
+        """Symbolic class probabilities, connected to the layers of a functional or sequential backbone."""
+        return self._symbolic(1)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Symbolic inputs in a list: ``keras.Model(model.inputs, [layer.output, *model.outputs])``."""
+        return keras.tree.flatten(self.input)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Symbolic class probabilities in a list."""
+        return [self.output]
+
+    def _symbolic(self, index: int) -> Any:
+        if self._tensors is None:
+            raise AttributeError(
+                "inputs and outputs are those of a functional or sequential backbone, once it is built"
+            )
+        return self._tensors[index]
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> keras.layers.Layer:
+        """Return a layer by name, of the backbone too, or by index, as in keras.Model."""
+        if (
+            name is not None
+            and name not in {layer.name for layer in self.layers}
+            and hasattr(self.backbone, "get_layer")
+        ):
+            return self.backbone.get_layer(name)
+        return super().get_layer(name, index)
 
     # Predictions
 
@@ -344,6 +379,41 @@ class SimplexNetwork(keras.Model):
         check_not_stream(x)
         explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
+
+
+class ClassProbabilities(keras.layers.Layer):
+    """Last layer of a network, from the backbone's features to class probabilities, with what training leaves behind.
+
+    Attributes
+    ----------
+    pixel_scale : keras.Variable
+        What exports divide pixels 0..255 by: 255 if the first fit was on floats in [0, 1], 1 if it was on integers or
+        on floats in [0, 255], -1 if it was on other floats; 0 before.
+    tau : keras.Variable
+        Scale of the compositions, which the last fit computed for ``losses.Composition``; 0 before.
+    """
+
+    def __init__(self, network: "SimplexNetwork") -> None:
+        super().__init__(dtype=network.dtype_policy, autocast=False)
+        self._network = lambda: network  # as an attribute, Keras would follow a cycle of references
+
+    def build(self, input_shape: Any) -> None:
+        """Create the two weights."""
+        scalars: Any = {"shape": (), "initializer": "zeros", "trainable": False, "autocast": False}
+        self.pixel_scale = self.add_weight(name="pixel_scale", dtype="float32", **scalars)
+        self.tau = self.add_weight(name="tau", dtype="float64", **scalars)
+
+    def compute_output_spec(self, features: Any, training: bool | None = None) -> Any:
+        """Return the shape [N, n] of class probabilities."""
+        network = self._network()
+        dtype = "float64" if network.compute_dtype == "float64" else "float32"
+        return keras.KerasTensor((features.shape[0], network.num_classes), dtype)
+
+    def call(self, features: Any, training: bool | None = None) -> Any:
+        """Return class probabilities [N, n] of features [N, d], calibrated except in training."""
+        network = self._network()
+        latent = network.latent_of_features(features, training)
+        return network.probabilities(network.predictive_latent(latent, calibrated=not training), training)
 
 
 class Output(keras.Model):

@@ -6,7 +6,7 @@ depend on one another: any order, and any division of the list among workers, gi
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -147,7 +147,9 @@ class Search:
         ]
 
     def progress(self, metric: Any, tiles: list[Tile], name: str) -> AbstractContextManager[Callable[[int], Any]]:
-        """Show how many pairs of these tiles are done, as ``deepsimplex._utils.progress`` does."""
+        """Show how many pairs of these tiles are done; nothing of a single one, which ends with its first report."""
+        if len(tiles) < 2:
+            return nullcontext(lambda pairs: None)
         return progress(f"{metric!r} {name}", sum(map(num_pairs, tiles)), self.show_progress, unit="pairs")
 
     def has_wanted(self, rows: slice, columns: slice) -> bool:

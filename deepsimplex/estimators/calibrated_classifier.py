@@ -160,7 +160,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of samples that were not used in ``fit``. None removes the calibration.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
             See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
             classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional

@@ -245,6 +245,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         return process(self.kernel, **settings, random_state=seed)
 
     def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:
+        self._regressor(seed).check_rows(samples.num_rows)  # before the target measures distances
         target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, labels, seed)
         return self._observed(samples, labels, target)
 

@@ -35,7 +35,7 @@ def export_model(
     input_name: str = "image",
     sample_dtype: str | Mapping[str, str] = "float32",
     input_dtype: str | Mapping[str, str] | None = None,
-    pixel_scale: float | Mapping[str, float] = 255.0,
+    pixel_scale: float = 255.0,
     verbose: bool = False,
     **litert: Any,
 ) -> None:
@@ -72,9 +72,9 @@ def export_model(
     input_dtype : str or dict, optional
         Dtype of the served inputs, as ``sample_dtype``. Default None: that one. The functions convert numbers
         themselves, but for "uint8" where samples are floats: pixels 0..255 are divided by ``pixel_scale`` first.
-    pixel_scale : float or dict
-        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255; 0 among those of
-        several inputs where pixels have no meaning.
+    pixel_scale : float
+        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255, -1 for one that was
+        trained on neither.
     verbose : bool
         Print Keras' summary of the endpoint.
     **litert
@@ -138,14 +138,13 @@ def export_model(
         _check_dtype(served, dtype, name)
         specs[name] = tf.TensorSpec((None, *shapes[name]), served, name)
         if served == "uint8" and tf.as_dtype(dtype).is_floating:
-            scale = pixel_scale[name] if isinstance(pixel_scale, Mapping) else pixel_scale
-            if scale == 0:
+            if pixel_scale == -1:
                 raise ValueError(
                     f"input_dtype must not be 'uint8' for the input {name!r}: the model was first fitted to samples "
                     "that are not pixels in [0, 1] or [0, 255]. Scale them in the backbone, as by "
                     "keras.layers.Rescaling, or give pixel_scale"
                 )
-            divisors[name] = check_number(scale, "pixel_scale", above=0)
+            divisors[name] = check_number(pixel_scale, "pixel_scale", above=0)
     signature = specs if several else specs[input_name]
 
     def scaled(name: str, samples: Any) -> Any:

@@ -188,7 +188,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         further: dict[str, Any] = {}
         if isinstance(model, SimplexClassifier):
             names, gaussian = model.class_names, {name: arrays[name] for name in ("loc", "scale")}
-            further = {"latent": gaussian, "scores": model.readout.scores, "readout": model.readout}
+            further = {"latent": gaussian, "scores": model.readout.scores, "readout": model.unweighted_readout}
         labels, images = self._check_labels(p.shape[1]), as_images(x)
         return ClassifierOutputs(labels, p, self._names(names), outside.get("probabilities"), images, **further)
 

@@ -103,7 +103,7 @@ class KerasOutputs:
                 return {"probabilities": model(batch, training=False)}
             latent = model.predictive_latent(model.latent(batch), calibrated=False)
             single = {name: tf.cast(part, tf.float32) for name, part in latent.items()}
-            return {**single, "probabilities": model.readout(latent)}
+            return {**single, "probabilities": model.unweighted_readout(latent)}
 
         batches = keras.tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), samples)
         self._outputs = outputs if model.run_eagerly else tf.function(outputs, input_signature=[batches])

@@ -87,7 +87,7 @@ class Readout(keras.layers.Layer):
     array([[1., 0., 0.]], dtype=float32)
     """
 
-    scale_invariant: ClassVar[bool] = False
+    scale_invariant: bool = False
 
     def __init__(
         self, scores: ArrayLike | None = None, num_points: int | None = None, seed: int = 0, **kwargs: Any

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import hashlib
 import itertools
 import math
 import weakref
@@ -21,15 +22,18 @@ from deepsimplex.samples.class_labels import Labels
 from deepsimplex.samples.reservoir import Draw, Reservoir, can_join, joined, smallest_keys, take
 
 Columns = tuple[Any, ...]
-# From labels to what replaces them, and to factors [N] of the sample weights, or None.
-ReplaceLabels = Callable[[Any], tuple[Any, NDArray[Any] | None]]
-# Draws the order of an epoch: from a number of rows (or batches) to their permutation.
+# From labels, or labels and samples, to what replaces the labels, and to factors [N] of the sample weights, or None.
+ReplaceLabels = Callable[..., tuple[Any, NDArray[Any] | None]]
+# Order of an epoch: from a number of rows (or batches) to their permutation.
 Order = Callable[[int], NDArray[np.int64]]
 # Divides a data set among workers.
 Divide = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 # AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
 not_converted = tf.autograph.experimental.do_not_convert
+
+# Most bytes of a stream that are read ahead, after the first epoch, in search of a batch that repeats earlier samples.
+_READ_AHEAD = 2**30
 
 NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repair such samples"
 
@@ -136,7 +140,7 @@ class Samples(ABC):
         """
 
     @abstractmethod
-    def collected(self) -> tuple[Any, Any, Any]:
+    def read_all(self) -> tuple[Any, Any, Any]:
         """Read all samples, labels and weights (None if not given), once and in order.
 
         Samples of a stream are a PyDataset of its batches if their shapes differ, else arrays.
@@ -207,18 +211,33 @@ class Samples(ABC):
         """Read an epoch in order; a stream still yields every batch afterwards."""
 
     @abstractmethod
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None) -> "Samples":
         """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
 
-        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
+        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``. With an
+        ``example`` (samples, labels) of a stream, the function is called with labels and samples.
         """
 
     def held_batches(self, size: int) -> Iterable[Any] | None:
         """Return batches of the samples, as tensors, if they are held in memory; else None."""
         return None
 
+    def epochs_per_pass(self, steps: int | None) -> int:
+        """Number of epochs of ``steps`` batches that a pass over all batches takes, if Keras would not go on by itself.
+
+        By default 1: arrays and data sets are read on where the last epoch ended.
+        """
+        return 1
+
     @abstractmethod
-    def for_keras(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
+    def for_keras(
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
+    ) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
         Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
@@ -228,10 +247,13 @@ class Samples(ABC):
         batch_size : int, optional
             Number of rows of arrays in a batch. Default 32.
         order : callable, optional
-            Method of an object, which is referenced weakly, called with a number of rows as an epoch begins; with the
-            number of batches for a PyDataset. Default None: rows in order. Data sets and generators have their own.
+            Method of an object, which is referenced weakly, called with a number of rows as an epoch begins. For a
+            PyDataset it is called with the number of batches and that of the pass, by every worker: equal calls in an
+            epoch must give equal orders. Default None: rows in order. Data sets and generators have their own.
         divide : callable, optional
             Divides the row numbers of arrays, or the batches of a data set, among workers.
+        repeated : bool
+            Whether a PyDataset is read on after its last batch, for epochs that end elsewhere. Default False.
         """
 
 
@@ -300,7 +322,7 @@ class ArraySamples(Samples):
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
         return self, None
 
-    def collected(self) -> tuple[Any, Any, Any]:
+    def read_all(self) -> tuple[Any, Any, Any]:
         x, y, weight = (*self.columns, None, None)[:3]
         return x, y, weight
 
@@ -314,14 +336,21 @@ class ArraySamples(Samples):
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
         return iter([self.columns])
 
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "ArraySamples":
+    def with_labels(
+        self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
+    ) -> "ArraySamples":
         x, y, *weight = self._all_columns()
         replaced = ArraySamples(x, *_replaced(function, y, *weight))
         replaced.precision = self.precision
         return replaced
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> tf.data.Dataset:
         size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
         if order is None and divide is None and not has_memmap(columns):  # no function is traced
@@ -441,7 +470,7 @@ class Stream(Samples):
         x, y, weight = (_joined_column(batches, column) for column in range(3))
         return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
 
-    def collected(self) -> tuple[Any, Any, Any]:
+    def read_all(self) -> tuple[Any, Any, Any]:
         batches = self._all_batches()
         if all(can_join(batch[0], batches[0][0]) for batch in batches):
             columns = (_joined_column(batches, column) for column in range(3))
@@ -456,6 +485,37 @@ class Stream(Samples):
             raise ValueError(f"{self._name} must yield samples; found an empty stream")
         return batches
 
+    def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
+        """Read the samples of a training into arrays; return them, and the size of the batches.
+
+        Without ``steps`` these are the batches of one epoch. Else batches are read, at most all of ``epochs`` epochs of
+        ``steps`` batches, until one holds only samples that were read before, with their labels.
+        """
+        if steps is None:
+            return self.in_memory(None, "steps_per_epoch")
+        known: set[bytes] = set()
+        batches: list[Columns] = []
+        size = read = 0
+        for number, batch in enumerate(self.read_ahead(steps * max(epochs, 1), "steps_per_epoch")):
+            keys = {key: row for row, key in reversed([*enumerate(row_keys(batch[:2]))]) if key not in known}
+            if not keys:
+                break
+            known.update(keys)
+            size = size or num_rows(batch)
+            batches.append(take(batch, np.array([*keys.values()])[::-1]))
+            read += sum(leaf.nbytes for leaf in keras.tree.flatten(batches[-1]))
+            if number >= steps and read > _READ_AHEAD:
+                raise ValueError(
+                    f"{self._name} must repeat its samples, whose neighbors a distance target finds; found new ones in "
+                    f"each of {number + 1} batches, {read / 2**30:.1f} GiB. Pass a finite stream, without repeat(), "
+                    "augment in the backbone by layers of Keras, or train with a target made from labels alone, such "
+                    "as 'vertices'"
+                )
+        if not batches:
+            raise ValueError(f"{self._name} must yield samples; found an empty stream")
+        x, y, weight = (_joined_column(batches, column) for column in range(3))
+        return ArraySamples(*_checked_columns(x, y, weight, self._name)), size
+
     def checked(self, check: Callable[[Any], None]) -> "Stream":
         def convert(batch: Any) -> Any:
             x, *_ = _checked_columns(_columns(batch)[0], None, None, self._name)
@@ -464,13 +524,14 @@ class Stream(Samples):
 
         return self._converted(convert)
 
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Stream":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None) -> "Stream":
         def convert(batch: Any) -> Any:
             x, y, weight = (*_columns(batch), None, None)[:3]
             if y is None:
                 raise ValueError("y must be given beside arrays: labels, soft labels or latents")
             x, *labels = _checked_columns(x, y, weight, self._name)
-            return (x, *_replaced(function, *labels))
+            replace = function if example is None else functools.partial(function, x=x)
+            return (x, *_replaced(replace, *labels))
 
         return self._converted(convert)
 
@@ -556,21 +617,26 @@ class DatasetStream(Stream):
 
         return self._mapped(element)
 
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "DatasetStream":
-        example, factors = function(Labels.example(self.spec[1], scores))
-        names, dtypes = list(example), [tf.as_dtype(part.dtype) for part in example.values()]
-        dtypes += [] if factors is None else [tf.as_dtype(factors.dtype)]
+    def with_labels(
+        self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
+    ) -> "DatasetStream":
+        x, y = (None, Labels.example(self.spec[1], scores)) if example is None else example
+        labels, factors = function(y) if example is None else function(y, x=x)
+        names, parts = list(labels), [*labels.values(), *([] if factors is None else [factors])]
+        dtypes = [tf.as_dtype(part.dtype) for part in parts]
 
         @not_converted
         def element(x: Any, y: Any, weight: Any = None) -> Columns:
-            leaves = list(y.values()) if isinstance(y, dict) else [y]
+            given = {"y": y} if example is None else {"y": y, "x": x}
 
             def in_numpy(*leaves: NDArray[Any]) -> list[NDArray[Any]]:
-                labels, factors = function(dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0])
+                columns = keras.tree.pack_sequence_as(given, leaves)
+                labels, factors = function(columns.pop("y"), **columns)
                 return [*(labels[name] for name in names), *([] if factors is None else [factors])]
 
+            leaves = keras.tree.flatten(given)
             values = tf.numpy_function(in_numpy, leaves, dtypes, stateful=False)
-            for value, part in zip(values, [*example.values(), *([] if factors is None else [factors])], strict=True):
+            for value, part in zip(values, parts, strict=True):
                 value.set_shape([*leaves[0].shape[:1], *part.shape[1:]])
             labels = dict(zip(names, values, strict=False))
             if factors is not None:
@@ -585,7 +651,12 @@ class DatasetStream(Stream):
         return DatasetStream(mapped, self._name)
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> tf.data.Dataset:
         return self.source if divide is None else divide(self.source)
 
@@ -610,37 +681,56 @@ class PyDatasetStream(Stream):
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> keras.utils.PyDataset:
-        return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
+        if self._convert is None:
+            return self.source
+        return ConvertedPyDataset(self.source, self._convert, order, repeated)
+
+    def epochs_per_pass(self, steps: int | None) -> int:
+        batches = self.source.num_batches
+        return -(-batches // steps) if batches and steps else 1
 
 
 class ConvertedPyDataset(keras.utils.PyDataset):
-    """A PyDataset with a function applied to its batches, in an order drawn for every epoch."""
+    """A PyDataset with a function applied to its batches, in an order of every epoch, or of every pass if repeated.
+
+    Nothing is drawn as an epoch begins: Keras' workers have started then, and those in processes see no change.
+    """
 
     def __init__(
-        self, dataset: keras.utils.PyDataset, convert: Callable[[Any], Any], order: Order | None = None
+        self,
+        dataset: keras.utils.PyDataset,
+        convert: Callable[[Any], Any],
+        order: Callable[..., NDArray[np.int64]] | None = None,
+        repeated: bool = False,
     ) -> None:
         super().__init__(
             workers=dataset.workers,
             use_multiprocessing=dataset.use_multiprocessing,
             max_queue_size=dataset.max_queue_size,
         )
-        self.dataset, self.convert, self.order = dataset, convert, order
-        self.indices: NDArray[np.int64] | None = None
+        self.dataset, self.convert, self.order, self.repeated = dataset, convert, order, repeated
 
     @property
     def num_batches(self) -> int | None:
         """Number of batches of an epoch, None for an endless data set."""
-        return self.dataset.num_batches
+        return None if self.repeated else self.dataset.num_batches
 
     def __getitem__(self, index: int) -> Any:
-        return self.convert(self.dataset[index if self.indices is None else int(self.indices[index])])
+        batches = self.dataset.num_batches
+        if batches is not None:
+            number, index = divmod(index, batches)
+            index = index if self.order is None else int(self.order(batches, number)[index])
+        return self.convert(self.dataset[index])
 
     def on_epoch_begin(self) -> None:
-        """Draw the order of the batches, and call the data set's own ``on_epoch_begin``."""
-        if self.order is not None and self.num_batches is not None:
-            self.indices = self.order(self.num_batches)
+        """Call the data set's own ``on_epoch_begin``."""
         self.dataset.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
@@ -686,7 +776,12 @@ class GeneratorStream(Stream):
         return ahead.read(steps, argument)
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> Iterator[Any]:
         convert = self._convert  # Keras takes generators, no other iterators
         return (batch if convert is None else convert(batch) for batch in self.source)
@@ -799,6 +894,22 @@ def as_tensor(array: Any, precision: str | None = None) -> tf.Tensor:
     tensor = array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
     return tf.cast(tensor, precision or keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def row_keys(columns: Any) -> list[bytes]:
+    """Return a digest of every row of a structure of arrays.
+
+    Examples
+    --------
+    >>> one, other, again = row_keys((np.array([[1.0], [2.0], [1.0]]), np.array([0, 0, 0])))
+    >>> one == again, one == other
+    (True, False)
+    """
+    leaves = [np.ascontiguousarray(leaf) for leaf in keras.tree.flatten(columns)]
+    return [
+        hashlib.blake2b(b"".join(leaf.tobytes() for leaf in row), digest_size=16).digest()
+        for row in zip(*leaves, strict=True)
+    ]
 
 
 def is_text(array: Any) -> bool:

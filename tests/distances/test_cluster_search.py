@@ -100,7 +100,7 @@ def test_tasks_of_a_dead_node_are_repeated(enlarged, cluster, monkeypatch):
         return float(abs(a - b).sum())
 
     monkeypatch.setattr(cluster_search, "_first_ready", kill)
-    x, y = enlarged[0][:80].reshape(80, -1), enlarged[1][:80]
+    x, y = enlarged[0][:64].reshape(64, -1), enlarged[1][:64]
     neighbors = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
     assert len(answered) > 10
     monkeypatch.undo()
