@@ -33,12 +33,12 @@ KINDS = {
 # Conversions take seconds: one format each where both have the same operations, and calibrations on the way.
 SERVED = {
     "onnx": dict.fromkeys(KINDS)
-    | {"argmax of three": "isotonic", "prototypes": "platt", "softmax of two": "bias_corrected_temperature"},
+    | {"argmax of three": "isotonic", "argmax, full": "temperature", "prototypes": "platt"},
     "litert": {
         "argmax of three": "isotonic",
         "argmax, isotropic": "latent",
-        "argmax, full": "temperature",
-        "softmax, isotropic": "bias_corrected_temperature",
+        "argmax, full": "bias_corrected_temperature",
+        "softmax, isotropic": None,
         "prototypes": "platt",
         "variational": None,
     },

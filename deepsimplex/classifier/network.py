@@ -161,7 +161,7 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
-        probabilities = self.readout(latent)
+        probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "

@@ -1,6 +1,7 @@
 """SimplexClassifier as a scikit-learn classifier: for cross-validation, grid searches and pipelines."""
 
 import copy
+import copyreg
 import random
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -15,6 +16,7 @@ from deepsimplex.backbones import backbone
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.classifier.keras_files import model_bytes, model_of_bytes
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.latent import LatentGaussian
@@ -173,7 +175,32 @@ class SimplexNetworkClassifier(LatentClassifier):
     def _widened(self, latent: Any, X: Any) -> Any:
         return latent  # by the network itself
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, Keras' objects as bytes of a file or as configurations, which skops can write."""
+        return {name: _without_keras(value) for name, value in super().__getstate__().items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: _with_keras(value) for name, value in state.items()})
+
+    def __reduce__(self) -> Any:
+        """Pickle Keras' objects as Keras does."""
+        return copyreg.__newobj__, (type(self),), super().__getstate__()  # type: ignore[attr-defined]
+
     _variance_share = VARIANCE_SHARE
 
     def _density_features(self, X: ArrayLike) -> NDArray[Any]:
         return self.model_.predict_features(super()._density_features(X))
+
+
+def _without_keras(value: Any) -> Any:
+    if isinstance(value, keras.Model):
+        return model_bytes(value)
+    kinds = keras.layers.Layer, keras.optimizers.Optimizer, keras.losses.Loss
+    return keras.saving.serialize_keras_object(value) if isinstance(value, kinds) else value
+
+
+def _with_keras(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return model_of_bytes(value)
+    is_configuration = isinstance(value, dict) and "registered_name" in value
+    return keras.saving.deserialize_keras_object(value) if is_configuration else value
