@@ -21,6 +21,7 @@ _FEW: dict[str, Any] = {"inducing": 20, "epochs": 3, "batch_size": 64}
 # samples" of stochastic ones, and poor scores of restricted ones.
 _ONLINE = {EQUIVALENCE: "samples come in a random order, one by one"}
 _MINIBATCHES = {EQUIVALENCE: "minibatches are random"}
+_INDUCING = {EQUIVALENCE: "inducing points are drawn at random among the rows"}
 _NEIGHBORS = {EQUIVALENCE: "a repeated sample is its own nearest neighbor"}
 _NOT_REPELLED = {WEIGHTED_CLASSES: "prototypes of classes of hardly any weight are not driven out of the others' way"}
 
@@ -54,7 +55,7 @@ CASES: dict[str, list[tuple[Any, dict[str, str]]]] = {
     "SimplexGaussianProcess": [
         (ds.SimplexGaussianProcess(), {}),
         (ds.SimplexGaussianProcess("dirichlet", kernel="matern32", ard=True, max_iter=20), {}),
-        (ds.SimplexGaussianProcess("one_hot", "collapsed", inducing=20, max_iter=20), {}),
+        (ds.SimplexGaussianProcess("one_hot", "collapsed", inducing=20, max_iter=20), _INDUCING),
         (ds.SimplexGaussianProcess(inference="stochastic", **_FEW), _MINIBATCHES),
     ],
     "CategoricalGaussianProcess": [
