@@ -131,6 +131,14 @@ class Samples(ABC):
         A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
         """
 
+    @abstractmethod
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        """Return the samples of a training as arrays, and the size of the batches of a stream.
+
+        Of a stream without ``steps`` these are the batches of one epoch. Else batches are read, at most all of
+        ``epochs`` epochs of ``steps`` batches, until one holds only samples that were read before, with their labels.
+        """
+
     # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
 
     def map(self, function: Callable[..., Columns]) -> Self:
@@ -303,6 +311,9 @@ class ArraySamples(Samples):
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
         return self, None
 
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        return self, None
+
     def checked(self, check: Callable[[Any], None]) -> "ArraySamples":
         check(self.columns[0])
         return self
@@ -438,11 +449,6 @@ class Stream(Samples):
         return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
 
     def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
-        """Read the samples of a training into arrays; return them, and the size of the batches.
-
-        Without ``steps`` these are the batches of one epoch. Else batches are read, at most all of ``epochs`` epochs of
-        ``steps`` batches, until one holds only samples that were read before, with their labels.
-        """
         if steps is None:
             return self.in_memory(None, "steps_per_epoch")
         known: set[bytes] = set()
