@@ -146,6 +146,14 @@ class Samples(ABC):
         Samples of a stream are a PyDataset of its batches if their shapes differ, else arrays.
         """
 
+    @abstractmethod
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        """Return the samples of a training as arrays, and the size of the batches of a stream.
+
+        Of a stream without ``steps`` these are the batches of one epoch. Else batches are read, at most all of
+        ``epochs`` epochs of ``steps`` batches, until one holds only samples that were read before, with their labels.
+        """
+
     # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
 
     def map(self, function: Callable[..., Columns]) -> Self:
@@ -326,6 +334,9 @@ class ArraySamples(Samples):
         x, y, weight = (*self.columns, None, None)[:3]
         return x, y, weight
 
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        return self, None
+
     def checked(self, check: Callable[[Any], None]) -> "ArraySamples":
         check(self.columns[0])
         return self
@@ -486,11 +497,6 @@ class Stream(Samples):
         return batches
 
     def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
-        """Read the samples of a training into arrays; return them, and the size of the batches.
-
-        Without ``steps`` these are the batches of one epoch. Else batches are read, at most all of ``epochs`` epochs of
-        ``steps`` batches, until one holds only samples that were read before, with their labels.
-        """
         if steps is None:
             return self.in_memory(None, "steps_per_epoch")
         known: set[bytes] = set()
