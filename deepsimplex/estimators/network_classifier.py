@@ -117,7 +117,8 @@ class SimplexNetworkClassifier(LatentClassifier):
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
-            warn_of_rounding(*self.feature_range_, names=getattr(self, "feature_names_in_", None))
+            lower, upper = self.feature_range_
+            warn_of_rounding(lower, upper, names=getattr(self, "feature_names_in_", None))
             seed, state = seed_of(self.random_state), random.getstate()
             random.seed(seed)  # Keras draws the seeds of initial weights from Python's generator
             try:
