@@ -19,6 +19,7 @@ from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import model_bytes, model_of_bytes
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
+from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.latent import LatentGaussian
 
 
@@ -91,6 +92,7 @@ class SimplexNetworkClassifier(LatentClassifier):
     classes: ArrayLike | None = None
     random_state: RandomState = 0
     _fitted_attribute = "model_"
+    _input_dtypes = ("float32",)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a new network to features X [N, d] and labels y.
@@ -115,6 +117,7 @@ class SimplexNetworkClassifier(LatentClassifier):
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
+            warn_of_rounding(*self.feature_range_, names=getattr(self, "feature_names_in_", None))
             seed, state = seed_of(self.random_state), random.getstate()
             random.seed(seed)  # Keras draws the seeds of initial weights from Python's generator
             try:
