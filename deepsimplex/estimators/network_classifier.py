@@ -160,7 +160,9 @@ class SimplexNetworkClassifier(LatentClassifier):
         return SimplexClassifier(network, target, head=head, readout=self.readout, class_names=names, seed=seed)
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
-        return self.model_.predict_latent(X)
+        # Read out in double precision: the logarithms of probabilities near 1 are then those of the log route.
+        latent = self.model_.predict_latent(X).numpy()
+        return LatentGaussian(latent.loc.astype(np.float64), latent.scale.astype(np.float64))
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
