@@ -1,11 +1,16 @@
 """What was fitted is the same in every copy of a classifier, whichever way it is copied."""
 
 import copy
+import io
 import pickle
+import re
 
+import joblib
 import keras
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import BayesianRidge
 
 import deepsimplex as ds
 
@@ -220,3 +225,67 @@ def test_names_are_unique():
     average = keras.layers.Average()([unfitted()(inputs), unfitted()(inputs)])
     assert keras.Model(inputs, average)(X).shape == (60, 3)
     assert unfitted(name="classifier").name == "classifier"
+
+
+# Classifiers of scikit-learn's interface
+
+
+def embedding_network():
+    return ds.estimators.SimplexNetworkClassifier(
+        target=ds.targets.CASIMAC(ds.distances.Embedding(network())),
+        head=ds.heads.GaussianHead(2),
+        loss=ds.losses.LatentNLL(),
+        optimizer=keras.optimizers.SGD(0.1),
+        epochs=1,
+    )
+
+
+ESTIMATORS = {
+    "exact": lambda: ds.SimplexGaussianProcess("ilr", max_iter=1),
+    "collapsed": lambda: ds.SimplexGaussianProcess("casimac", "collapsed", inducing=5, max_iter=1),
+    "categorical": lambda: ds.CategoricalGaussianProcess(inducing=5, epochs=1),
+    "regression": lambda: ds.LatentRegressionClassifier(BayesianRidge()),
+    "prototypes": lambda: ds.GLVQ(max_iter=5),
+    "prototype process": lambda: ds.GPLVQ(max_iter=1),
+    "network": lambda: ds.estimators.SimplexNetworkClassifier(epochs=1),
+    "network of Keras' objects": embedding_network,
+}
+
+
+def with_skops(classifier):
+    skops = pytest.importorskip("skops.io")
+    content = skops.dumps(classifier)
+    return skops.loads(content, trusted=skops.get_untrusted_types(data=content))
+
+
+def with_joblib(classifier):
+    file = io.BytesIO()
+    joblib.dump(classifier, file)
+    return joblib.load(file)
+
+
+WAYS = {
+    "pickle": lambda classifier: pickle.loads(pickle.dumps(classifier)),
+    "deepcopy": copy.deepcopy,
+    "joblib": with_joblib,
+    "skops": with_skops,
+}
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS)
+def classifier(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *arguments, **options: None)  # fits of one step
+        labels = np.array(["ant", "bee", "cat"])[Y]
+        made = ESTIMATORS[request.param]().fit(X, labels)
+        return made.fit_density(X, labels).calibrate(X, labels[::-1], "platt").conformalize(X, labels, 0.8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_copies_of_estimators_are_equal(way, classifier):
+    twin = WAYS[way](classifier)
+    for method in ("predict", "predict_proba", "predict_set", "familiarity"):
+        np.testing.assert_array_equal(getattr(twin, method)(X), getattr(classifier, method)(X), err_msg=method)
+    described, expected = (re.sub("0x[0-9a-f]+", "", repr(clone(one))) for one in (twin, classifier))
+    assert described == expected
