@@ -395,8 +395,7 @@ def check_class_weight(given: Any, classes: Sequence[Any], hint: str = "dict(enu
         if not isinstance(known, Hashable) or known not in weights:
             shown = ", ".join(map(repr, [*weights][:10])) + (", ..." if len(weights) > 10 else "")
             raise ValueError(f"class_weight must hold weights of the classes {shown}; found the class {known!r}")
-        largest = float(np.finfo(np.float32).max)
-        weights[known] = check_number(weight, f"class_weight[{known!r}]", least=0, below=largest)
+        weights[known] = check_number(weight, f"class_weight[{known!r}]", least=0, below=1e38)  # single precision
     if not any(weights.values()):
         raise ValueError("class_weight must not be 0 for every class; found zeros")
     return weights
