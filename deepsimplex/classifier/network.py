@@ -167,6 +167,7 @@ class SimplexNetwork(keras.Model):
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
+        self.unweighted_readout(latent)
         if not self.class_probabilities.built:
             self.class_probabilities.build(features.shape)
         self._hide("_input_shapes", input_shape)
