@@ -348,7 +348,7 @@ def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monk
     assert "at least 999 samples" in read_run(folder.path).missing["calibration.coverage"]
     assert not folder.backup.exists()
     assert type(ds.load(folder.model).density).__name__ == "GaussianDensity"
-    metrics, weights = folder.read_metrics(), ds.load(folder.model).get_weights()
+    metrics, weights = folder.read_metrics(), ds.load(folder.model).weights
     assert {"accuracy", "unfamiliar_share", "training_seconds"} <= metrics.keys()
 
     monkeypatch.setattr(commands, "fit", lambda *_: pytest.fail("trained again"))
@@ -373,7 +373,7 @@ def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monk
     assert "unfamiliar_share" not in folder.read_metrics()
     model = ds.load(folder.model)
     assert (model.density, type(model.calibration).__name__) == (None, "PlattScaling")
-    for one, other in zip(model.get_weights(), weights, strict=True):
+    for one, other in zip(model.weights, weights, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
