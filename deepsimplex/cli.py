@@ -53,11 +53,13 @@ def _on_one_line(again: str | None = None) -> Iterator[None]:
     """
     show = warnings.showwarning
 
-    def show_concisely(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    def show_concisely(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
         if category is UserWarning:
             print(f"deepsimplex: warning: {' '.join(str(message).split())}", file=sys.stderr)
         else:
-            show(message, category, *where)
+            show(message, category, filename, lineno, file, line)
 
     try:
         with warnings.catch_warnings():

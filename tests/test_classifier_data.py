@@ -227,6 +227,24 @@ def test_streams_that_never_repeat_raise_before_they_fill_memory(numbered, monke
         model.fit(mapped(*numbered).repeat(), epochs=2, verbose=0)
 
 
+@pytest.mark.parametrize("target", ["casimac", ds.targets.Mean(["casimac", "vertices"])])
+def test_soft_labels_with_distance_target_raise_and_name_what_takes_them(target, numbered):
+    """Mixup, smoothing and distillation: their classes alone would be other labels."""
+    x, y = numbered
+    soft = np.float32(0.8) * np.eye(2, dtype="float32")[y] + np.float32(0.1)
+    named = r"y must name one class per sample.*'vertices', 'ilr', 'dirichlet', 'one_hot'.*categorical_crossentropy"
+    model, _ = noting(target)
+    dataset = tf.data.Dataset.from_tensor_slices((x, soft)).batch(10)
+    for data in ((x, soft), (dataset,), (dataset.repeat(),), (Batches(x, soft, size=10),)):
+        with pytest.raises(ValueError, match=named):
+            model.fit(*data, steps_per_epoch=8, verbose=0)
+    for chosen, loss in ((target, "categorical_crossentropy"), ("vertices", None), ("ilr", None), ("one_hot", None)):
+        model, batches = noting(chosen)
+        model.compile(loss=loss, run_eagerly=True)
+        model.fit(dataset, verbose=0)
+        assert len(batches) == 8
+
+
 def test_augmentation_in_processes_with_distance_target_raises(numbered):
     model, _ = noting("casimac")
     dataset = AugmentedBatches(*numbered, size=10, workers=2, use_multiprocessing=True)

@@ -530,6 +530,16 @@ def test_log_probabilities_have_one_floor(classifier, calibration, wine):
         np.testing.assert_array_equal(classifier.decision_function(far).argmax(axis=1), classifier.predict(far))
 
 
+def test_diverging_network_raises_and_keeps_earlier_fit(wine):
+    X, y, X_test, _ = wine
+    network = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, head="gaussian", epochs=1)
+    p = network.fit(X, y).predict_proba(X_test)
+    network.set_params(optimizer={"class_name": "SGD", "config": {"learning_rate": 1e20}})
+    with pytest.raises(ValueError, match=r"optimizer must keep the network finite.*learning rate of 1e\+20"):
+        network.fit(X, y)
+    np.testing.assert_array_equal(network.predict_proba(X_test), p)
+
+
 class Patchy(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Returns one standard deviation for all outputs of some rows only."""
 

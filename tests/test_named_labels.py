@@ -11,8 +11,9 @@ from deepsimplex import LatentGaussian, calibration, evaluation, geometry, plots
 
 NAMES = ["setosa", "virginica", "versicolor"]  # not sorted
 RNG = np.random.default_rng(0)
-P = RNG.dirichlet(np.ones(3), 60)
-Y = np.where(np.arange(60) % 3, P.argmax(axis=1), np.arange(60) // 3 % 3)
+N = 24
+P = RNG.dirichlet(np.ones(3), N)
+Y = np.where(np.arange(N) % 3, P.argmax(axis=1), np.arange(N) // 3 % 3)
 ARGUMENTS = {
     "p": P,
     "membership": P,
@@ -23,8 +24,8 @@ ARGUMENTS = {
     "probabilities": {"one": P, "other": P[::-1]},
     "metric": evaluation.weighted_f1,
     "k": 1,
-    "latent": LatentGaussian(geometry.vertices(3)[Y] + RNG.normal(size=(60, 2)), np.ones((60, 1))),
-    "images": np.zeros((60, 2, 2)),
+    "latent": LatentGaussian(geometry.vertices(3)[Y] + RNG.normal(size=(N, 2)), np.ones((N, 1))),
+    "images": np.zeros((N, 2, 2)),
 }
 # decision_regions takes labels as the classifier's ``classes_`` names them, and Platt's labels are those of its caller.
 FUNCTIONS = {
@@ -54,7 +55,8 @@ def arguments(function, y):
         and parameter.kind is not inspect.Parameter.VAR_KEYWORD
     }
     named = "y" if "y" in parameters else "assigned"
-    return {**given, named: y} | ({"by": "likelihood"} if "by" in parameters else {})
+    options = {"by": "likelihood", "resamples": 10}
+    return {**given, named: y, **{name: value for name, value in options.items() if name in parameters}}
 
 
 def plain(result):

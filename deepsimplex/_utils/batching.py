@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.portable_operations import portable_format
+
 # Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
 _BUDGET = 2**20
 
@@ -51,7 +53,7 @@ def num_rows(samples: Any, name: str = "samples") -> int:
     shape = first.shape if hasattr(first, "shape") else np.shape(first)
     if len(shape) == 0:
         raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found a single number")
-    return len(first)
+    return int(shape[0])
 
 
 def is_sliced_by_rows(X: Any) -> bool:
@@ -123,7 +125,8 @@ def in_row_batches(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, mos
     The gradient computes them again, batch by batch.
     """
     rows = loc.shape[0]
-    if rows is not None and rows <= most:
+    # LiteRT's loops need shapes that are known when the file is written.
+    if (rows is not None and rows <= most) or portable_format.get() == "litert":
         return compute(loc, scale)
 
     def apply(function: Callable[..., Any], signature: Any, *arguments: Any) -> Any:

@@ -222,9 +222,8 @@ class CalibratedNetwork(SimplexNetwork):
     # Called by ``after_training``, as its ``TrainedClassifier``
 
     def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once."""
-        samples, _ = Samples.of(x, y, sample_weight, labeled=True).in_memory()
-        x, y, weight = (*samples.columns, None)[:3]
+        """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once into memory."""
+        x, y, weight = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision).read_all()
         return x, Labels.of(y, self.num_classes, soft=False).values, weight
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:

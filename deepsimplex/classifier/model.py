@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.named_inputs import as_inputs, input_shapes
+from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
@@ -241,8 +241,8 @@ class SimplexClassifier(CalibratedNetwork):
         check_number(validation_split, "validation_split", least=0, below=1)
         labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
-        samples = Samples.of(x, y, sample_weight, labeled=True)
-        validation = None if validation_data is None else _validation_samples(validation_data)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
+        validation = None if validation_data is None else _validation_samples(validation_data, self._precision)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
@@ -292,7 +292,7 @@ class SimplexClassifier(CalibratedNetwork):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, leaves the loss out and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
         self._build_metrics(samples)
         results = super().evaluate(self._batches(samples, size), verbose=verbose, **kwargs)
@@ -310,7 +310,7 @@ class SimplexClassifier(CalibratedNetwork):
         """
         labels = self._training_labels("train_on_batch", class_weight)
         check_not_stream(x)
-        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
@@ -328,7 +328,7 @@ class SimplexClassifier(CalibratedNetwork):
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
         check_not_stream(x)
-        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True))
+        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True, precision=self._precision))
         return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
@@ -349,7 +349,7 @@ class SimplexClassifier(CalibratedNetwork):
         labels, missing = self._training_labels("evaluate"), None
         if not self.training_loss.is_ready:
             missing = f"what fit computes of the training samples: {self.training_loss.how_to_adapt}"
-        self._check_shape(samples.spec[0])
+        self._check_inputs(samples.spec[0])
         if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
                 missing = (
@@ -394,15 +394,15 @@ class SimplexClassifier(CalibratedNetwork):
         if strategy.num_replicas_in_sync > 1:
             check_made_in_scope(self, strategy)
         spec = samples.spec[0]
-        self._check_shape(spec)
+        self._check_inputs(spec)
+        self._observe_dtypes(spec)
         with strategy.scope():
             if not self.built:
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
-            integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
-            self.class_probabilities.pixel_scale.assign(1.0 if integers else 255.0)
+            self.class_probabilities.pixel_scale.assign(_pixel_scale(samples))
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.
@@ -555,8 +555,11 @@ class SimplexClassifier(CalibratedNetwork):
         self,
         filepath: str | os.PathLike[str],
         format: str = "tf_saved_model",
-        input_dtype: str | dict[str, str] = "float32",
+        input_dtype: str | dict[str, str] | None = None,
         verbose: bool = False,
+        *,
+        pixel_scale: float | None = None,
+        **litert: Any,
     ) -> None:
         """Export the model for serving without this package: as a SavedModel, an ONNX or a LiteRT file.
 
@@ -566,19 +569,28 @@ class SimplexClassifier(CalibratedNetwork):
             Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``; written
             atomically.
         format : {"tf_saved_model", "onnx", "litert"}
-            Default "tf_saved_model". ONNX needs tf2onnx (``pip install '.[onnx]'``); LiteRT takes one sample at a time.
-        input_dtype : {"float32", "uint8"} or dict
-            What the named input "image" takes: floats as in training (default), or uint8 pixels 0..255, which the
-            served model divides by 255 unless it was trained on integers itself. A backbone of several inputs has as
-            many, by their names in a dict, else by those of its ``keras.Input``; a dict {"photo": "uint8"} names some.
+            Default "tf_saved_model". ONNX needs tf2onnx (``pip install '.[onnx]'``).
+        input_dtype : str or dict, optional
+            Dtype of the named input "image", such as "int64", "string" or "float64". Default None: that of the
+            backbone's ``keras.Input``, else that of the samples of the first ``fit``, floats as float32. "uint8" takes
+            pixels 0..255; where the model was first fitted to floats in [0, 1], they are divided by 255. A backbone of
+            several inputs has as many, by their names in a dict, else by those of its ``keras.Input``; a dict
+            {"photo": "uint8"} names some.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
+        pixel_scale : float, optional
+            What pixels are divided by with ``input_dtype="uint8"``. Default None: 255, or 1 for a model that was first
+            fitted to pixels 0..255, integers or floats.
+        **litert
+            Attributes of ``tf.lite.TFLiteConverter`` for format="litert": ``optimizations=[tf.lite.Optimize.DEFAULT]``
+            stores weights in 8 bits, together with ``target_spec={"supported_types": [tf.float16]}`` in 16.
+            Activations stay floats.
 
         Notes
         -----
-        Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale", "prediction_set"
-        [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
-        ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
+        Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class
+        names in ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
         if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
@@ -587,6 +599,9 @@ class SimplexClassifier(CalibratedNetwork):
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"
             raise ValueError(f"export names every input: backbone must be {wanted}; found inputs of shapes {shapes}")
+
+        names = list(named) if several else list(shapes) if isinstance(shapes, dict) else ["image"]
+        scale = float(self.class_probabilities.pixel_scale.value.numpy()) or 255.0
 
         def features(samples: Any) -> Any:
             return self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
@@ -600,10 +615,12 @@ class SimplexClassifier(CalibratedNetwork):
             readout=self.probabilities,
             further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
+            sample_dtype=by_name(names, self._input_dtypes),
             class_names=self.class_names,
             input_dtype=input_dtype,
-            pixel_scale=float(self.class_probabilities.pixel_scale.value.numpy()) or 255.0,
+            pixel_scale=scale if pixel_scale is None else pixel_scale,
             verbose=verbose,
+            **litert,
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -628,6 +645,7 @@ class SimplexClassifier(CalibratedNetwork):
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
+            "input_dtypes": self._input_dtypes,
         }
 
     @classmethod
@@ -639,17 +657,30 @@ class SimplexClassifier(CalibratedNetwork):
         for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        return cls(**config)
+        dtypes = config.pop("input_dtypes")
+        model = cls(**config)
+        model._hide("_input_dtypes", dtypes)
+        return model
 
 
 _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
 
 
-def _validation_samples(data: Any) -> Samples:
+def _pixel_scale(samples: Samples) -> float:
+    """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
+    spec = max(keras.tree.flatten(samples.spec[0]), key=lambda leaf: leaf.shape.rank or 0)
+    if not spec.dtype.is_floating:
+        return 1.0
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
+    return -1.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
+
+
+def _validation_samples(data: Any, precision: str | None) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
     columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
-    return Samples.of(*columns, labeled=True)
+    return Samples.of(*columns, labeled=True, precision=precision)
 
 
 class SeededEpochs(keras.callbacks.Callback):

@@ -207,32 +207,31 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
     if x.ndim == 2:
         _warn_of_coarse_columns(x, name)
     elif source.name_of is not None:
-        _warn_of_copies(data, [*map(source.name_of, [*train, *test])])
+        _warn_of_copies(x, x_test, numbers[[*train, *test]], [*map(source.name_of, [*train, *test])], name)
     return data
 
 
-def _warn_of_copies(data: LabeledData, names: list[str]) -> None:
+def _warn_of_copies(x: NDArray, x_test: NDArray, labels: NDArray, names: list[str], name: str) -> None:
     """Warn of test images that are also training images, and of images in two classes, by names of all samples."""
     first: dict[bytes, int] = {}
-    labels = np.concatenate([data.y, data.y_test])
     copies, contradictions = [], []
-    for k, image in enumerate(image for part in (data.x, data.x_test) for image in part):
+    for k, image in enumerate(image for part in (x, x_test) for image in part):
         same = first.setdefault(blake2b(image.tobytes()).digest(), k)
-        if same < len(data.x) <= k:
+        if same < len(x) <= k:
             copies.append((k, same))
         if labels[k] != labels[same]:
             contradictions.append((k, same))
     if copies:
         one, other = (names[k] for k in copies[0])
         warn_caller(
-            f"{len(copies)} of {len(data.x_test)} test images of {data.name} equal a training image, such as {one} and "
-            f"{other}, which makes scores on them too good: delete copies"
+            f"{len(copies)} of {len(x_test)} test images of {name} equal a training image, such as {one} and {other}, "
+            "which makes scores on them too good: delete copies"
         )
     if contradictions:
         one, other = (names[k] for k in contradictions[0])
         warn_caller(
-            f"{len(contradictions)} of {len(labels)} images of {data.name} equal one of another class, such as {one} "
-            f"and {other}: delete the one in the wrong class"
+            f"{len(contradictions)} of {len(labels)} images of {name} equal one of another class, such as {one} and "
+            f"{other}: delete the one in the wrong class"
         )
 
 

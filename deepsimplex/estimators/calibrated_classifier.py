@@ -19,8 +19,15 @@ from deepsimplex._utils.validation import check_choice, check_class_names, check
 from deepsimplex.calibration import Calibration, FeatureDensity
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.checked_data import checked_labels, checked_rows, fitted_labels, readable_rows
+from deepsimplex.estimators.checked_data import (
+    checked_labels,
+    checked_rows,
+    column_ranges,
+    fitted_labels,
+    readable_rows,
+)
 from deepsimplex.export import export_model
+from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.samples import Labels
 
 RandomState = int | np.random.RandomState | None
@@ -75,6 +82,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray, shape [n]
         Sorted, in the order of the columns of probabilities.
     n_features_in_ : int
+    feature_range_ : ndarray, shape [2, d]
+        Smallest and largest value of every feature in ``fit``.
     calibration_ : Calibration
         Only after ``calibrate``.
     prediction_sets_ : ConformalSets
@@ -87,6 +96,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     # Formats of ``export``.
     _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
+    # Dtypes of its input.
+    _input_dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     _has_latents: ClassVar[bool] = False
     _variance_share: ClassVar[float | None] = None
     # An attribute that only a fitted classifier has.
@@ -127,7 +138,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
         if np.count_nonzero(weights > 0) < 2:
             raise ValueError("sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer")
-        self.classes_ = labels.classes
+        self.classes_, self.feature_range_ = labels.classes, column_ranges(features)
         return features, labels, weights
 
     def _report_end(self, callback: Callback | None) -> None:
@@ -284,10 +295,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         class_names: Sequence[str] | None = None,
         format: str = "tf_saved_model",
         verbose: bool = False,
+        input_dtype: str = "float32",
     ) -> None:
         """Export the classifier for serving without this package: as a SavedModel or an ONNX file.
 
-        Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
+        Input: "features" [N, d]. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
         ``conformalize`` "prediction_set" [N, n], after ``fit_density`` "familiarity" [N].
         ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
@@ -304,12 +316,22 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             arithmetic, which covariances need.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
+        input_dtype : {"float32", "float64"}
+            Dtype of the features. Default "float32", with a warning if it rounds a feature, such as a time in seconds,
+            by a considerable part of its range in ``fit``. Layers of networks compute in float32 alone.
         """
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
+        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32":
+            remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
+            warn_of_rounding(*self.feature_range_, remedy, getattr(self, "feature_names_in_", None))
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
-        options: dict[str, Any] = {"class_names": [str(name) for name in names], "verbose": verbose}
+        options: dict[str, Any] = {
+            "class_names": [str(name) for name in names],
+            "verbose": verbose,
+            "input_dtype": input_dtype,
+        }
         self._export(filepath, format, **options, further_outputs=self._after_training.served)
 
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:

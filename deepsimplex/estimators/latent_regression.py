@@ -212,8 +212,10 @@ class LatentRegressionClassifier(LatentClassifier):
             )
         resource, latent, readout = self._served()
         options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}
+        dtype = options["input_dtype"]
         steps = Pipeline([("scaler", self.scaler_), ("regressor", self.regressor_)])
-        write_behind(steps, filepath, partial(export_model, resource, format=format, **options), self.n_features_in_)
+        export = partial(export_model, resource, format=format, **options)
+        write_behind(steps, filepath, export, self.n_features_in_, input_dtype=dtype)
 
 
 class WeightedWhiteKernel(WhiteKernel):

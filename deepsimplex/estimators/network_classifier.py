@@ -19,6 +19,7 @@ from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import model_bytes, model_of_bytes
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
+from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.latent import LatentGaussian
 
 
@@ -91,6 +92,7 @@ class SimplexNetworkClassifier(LatentClassifier):
     classes: ArrayLike | None = None
     random_state: RandomState = 0
     _fitted_attribute = "model_"
+    _input_dtypes = ("float32",)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a new network to features X [N, d] and labels y.
@@ -110,11 +112,12 @@ class SimplexNetworkClassifier(LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, and what
-            ``SimplexClassifier`` rejects.
+            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, training that
+            diverges, and what ``SimplexClassifier`` rejects.
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
+            warn_of_rounding(*self.feature_range_, names=getattr(self, "feature_names_in_", None))
             seed, state = seed_of(self.random_state), random.getstate()
             random.seed(seed)  # Keras draws the seeds of initial weights from Python's generator
             try:
@@ -130,6 +133,12 @@ class SimplexNetworkClassifier(LatentClassifier):
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
             model.fit(features, labels.values, self.batch_size, self.epochs, **options)
+            if not all(np.isfinite(part).all() for part in model.get_weights()):
+                rate = float(model.optimizer.learning_rate)
+                raise ValueError(
+                    "optimizer must keep the network finite; found weights that are NaN or infinite after training at "
+                    f"a learning rate of {rate:g}: lower it, or clip gradients with clipnorm=1"
+                )
             model.target.num_classes_ = len(labels.classes)  # not set otherwise if the target is made from labels alone
             self.target_, self.model_ = model.target, model
         return self

@@ -138,7 +138,10 @@ class TrainingConfig(_Section):
 
 
 class CalibrationConfig(_Section):
-    """Fits after training: a density of the training samples' features, and calibration on the validation samples."""
+    """Fits after training: a density of the training samples' features, and calibration on the validation samples.
+
+    With both ``method`` and ``coverage``, each is fitted to one half of the validation samples.
+    """
 
     density: Density | None = Field(default=None, description="of SimplexClassifier.fit_density; null for none")
     method: Method | None = Field(default=None, description="of SimplexClassifier.calibrate; null for none")

@@ -154,13 +154,17 @@ def fit_after_training(
     """
     fitted = [model.prediction_sets, model.calibration, model.density]
     model.conformalize(None).calibrate(None).fit_density(None)  # in this order, none removes another with a warning
-    held_out = split.x_validation, split.y_validation
+    held_out = for_sets = split.x_validation, split.y_validation
+    if config.calibration.method is not None and config.calibration.coverage is not None:
+        # Sets fitted to the samples of the calibration would be too small. Half of each class for either.
+        order = np.argsort(split.y_validation, kind="stable")
+        held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (order[::2], order[1::2]))
     options: dict[str, Any] = {"batch_size": BATCH}
     sets = config.calibration.sets
     steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
         "density": (config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),
         "method": (config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
-        "coverage": (config.calibration.coverage, lambda share: model.conformalize(*held_out, share, sets, **options)),
+        "coverage": (config.calibration.coverage, lambda share: model.conformalize(*for_sets, share, sets, **options)),
     }
     missing: dict[str, str] = {}
     for name, (value, step) in steps.items():
@@ -170,13 +174,12 @@ def fit_after_training(
     components = [model.density, model.calibration, model.prediction_sets]
     if any(component is not None for component in (*fitted, *components)):
         model.save(folder.model)
-    samples = f"{len(held_out[0])} validation samples"
     if model.density is not None:
         log(f"density of {len(split.x)} training samples' features: {type(model.density).__name__}")
     if model.calibration is not None:
-        log(f"calibrated on {samples}: {model.calibration!r}")
+        log(f"calibrated on {len(held_out[0])} validation samples: {model.calibration!r}")
     if model.prediction_sets is not None:
-        log(f"sets of classes from {samples}: {model.prediction_sets!r}")
+        log(f"sets of classes from {len(for_sets[0])} validation samples: {model.prediction_sets!r}")
     return missing
 
 

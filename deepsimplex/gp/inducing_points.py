@@ -49,7 +49,7 @@ def inducing_points(
     if np.ndim(inducing) == 0:
         number = check_whole(inducing, "inducing, unless it holds points [M, d],", 1)
         most = min(number, len(X))
-        check_memory(12.0 * sets * most**2, f"inducing={inducing} of {len(X):,} rows", "take fewer inducing points")
+        check_memory(12.0 * sets * most**2, f"inducing={number} of {len(X):,} rows", "take fewer inducing points")
         rng = np.random.default_rng(seed)
         return np.stack([choose_points(X, number, rng, y) for _ in range(sets)])
     if np.ndim(inducing) == 1:

@@ -241,7 +241,7 @@ def _latent_points(loc: Any, scale: Any, noise: NDArray[np.float64]) -> Any:
     z = tf.constant(noise, loc.dtype)
     if len(scale.shape) == 2:
         return loc[:, tf.newaxis] + scale[:, tf.newaxis] * z
-    return loc[:, tf.newaxis] + tf.einsum("qm,nlm->nql", z, tf.linalg.band_part(scale, -1, 0))
+    return loc[:, tf.newaxis] + tf.matmul(z, tf.linalg.band_part(scale, -1, 0), transpose_b=True)
 
 
 def _floored_logarithms(probabilities: Any) -> Any:

@@ -35,12 +35,13 @@ class UnweightedReadout(Readout):
         super().__init__(readout.scores, readout.num_points, readout.seed, dtype="float32", name="unweighted_readout")
         self._readout = lambda: readout  # a layer of the network already
         self.scale_invariant = readout.scale_invariant
-        self._shape = (num_classes,)
+        self.num_classes = num_classes
 
     def build(self, input_shape: dict[str, Any]) -> None:
-        """Create the weights of the classes, in the scope in which the network is built."""
-        super().build(input_shape)
-        self.class_weight = self.add_weight(self._shape, "ones", trainable=False, autocast=False, name="class_weight")
+        """Create the weights of the classes."""
+        options: Any = {"initializer": "ones", "trainable": False, "autocast": False, "name": "class_weight"}
+        self.class_weight = self.add_weight(shape=(self.num_classes,), **options)
+        self.built = True
 
     def set_class_weight(self, weights: NDArray[Any] | None) -> None:
         """Set the weights [n] of a training, or None; a class of weight 0 was not trained, and keeps 1."""

@@ -7,7 +7,7 @@ import itertools
 import math
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Self
 
 import keras
@@ -16,10 +16,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices, rows_at_once
-from deepsimplex._utils.validation import check_finite_rows, check_sample_weight, unmasked
+from deepsimplex._utils.validation import check_array, check_finite_rows, check_sample_weight, unmasked
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples.class_labels import Labels
-from deepsimplex.samples.reservoir import Draw, Reservoir, joined, smallest_keys, take
+from deepsimplex.samples.reservoir import Draw, Reservoir, can_join, joined, smallest_keys, take
 
 Columns = tuple[Any, ...]
 # From labels, or labels and samples, to what replaces the labels, and to factors [N] of the sample weights, or None.
@@ -55,6 +55,8 @@ class Samples(ABC):
         The arrays as they are; empty for a stream.
     divides_files : bool
         Whether workers that train together divide the files of a data set, by its options.
+    precision : str or None
+        Dtype of the tensors that floating-point samples in arrays become for Keras. Default None: that of layers.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Samples(ABC):
     num_rows: Any = None  # int | None
     columns: Columns = ()
     divides_files = False
+    precision: str | None = None
     _function: Callable[..., Columns] | None = None
 
     @staticmethod
@@ -78,26 +81,29 @@ class Samples(ABC):
         *,
         labeled: bool = False,
         name: str = "x",
+        precision: str | None = None,
     ) -> "Samples":
         """Check what a user passed, once.
 
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
-            Samples, or batches of samples, (samples, labels) or (samples, labels, weights). Memory maps and h5py data
-            sets are read in blocks, streams not at all but for a first batch.
+            Samples, numbers or text, or batches of samples, (samples, labels) or (samples, labels, weights). Memory
+            maps and h5py data sets are read in blocks, streams not at all but for a first batch.
         y : labels of any kind or latents, optional
         sample_weight : array, shape [N], optional
         labeled : bool
             Whether labels are required. Default False.
         name : str
             Name of the argument x in errors.
+        precision : {"float32", "float64"}, optional
+            See ``Samples``; that of the model's inputs.
 
         Raises
         ------
         TypeError, ValueError
-            For arrays that are not numeric, have no samples, or are not finite in the precision of layers, for
-            different numbers of samples, labels and weights, and for labels beside a stream, whose batches hold them.
+            For arrays of neither numbers nor text, without samples, or not finite in their precision, for different
+            numbers of samples, labels and weights, and for labels beside a stream, whose batches hold them.
         """
         if is_stream(x):
             check_not_given_with_stream(y=y, sample_weight=sample_weight)
@@ -113,7 +119,9 @@ class Samples(ABC):
             return stream
         if labeled and y is None:
             raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-        return ArraySamples(*_checked_columns(x, y, sample_weight, name))
+        samples = ArraySamples(*_checked_columns(x, y, sample_weight, name, precision))
+        samples.precision = precision
+        return samples
 
     @property
     @abstractmethod
@@ -129,6 +137,21 @@ class Samples(ABC):
         """Return the samples as arrays, and the size of the batches of a stream.
 
         A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        """
+
+    @abstractmethod
+    def read_all(self) -> tuple[Any, Any, Any]:
+        """Read all samples, labels and weights (None if not given), once and in order.
+
+        Samples of a stream are a PyDataset of its batches if their shapes differ, else arrays.
+        """
+
+    @abstractmethod
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        """Return the samples of a training as arrays, and the size of the batches of a stream.
+
+        Of a stream without ``steps`` these are the batches of one epoch. Else batches are read, at most all of
+        ``epochs`` epochs of ``steps`` batches, until one holds only samples that were read before, with their labels.
         """
 
     # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
@@ -202,6 +225,10 @@ class Samples(ABC):
         ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``. With an
         ``example`` (samples, labels) of a stream, the function is called with labels and samples.
         """
+
+    def held_batches(self, size: int) -> Iterable[Any] | None:
+        """Return batches of the samples, as tensors, if they are held in memory; else None."""
+        return None
 
     def epochs_per_pass(self, steps: int | None) -> int:
         """Number of epochs of ``steps`` batches that a pass over all batches takes, if Keras would not go on by itself.
@@ -303,6 +330,13 @@ class ArraySamples(Samples):
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
         return self, None
 
+    def read_all(self) -> tuple[Any, Any, Any]:
+        x, y, weight = (*self.columns, None, None)[:3]
+        return x, y, weight
+
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        return self, None
+
     def checked(self, check: Callable[[Any], None]) -> "ArraySamples":
         check(self.columns[0])
         return self
@@ -317,7 +351,9 @@ class ArraySamples(Samples):
         self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
     ) -> "ArraySamples":
         x, y, *weight = self._all_columns()
-        return ArraySamples(x, *_replaced(function, y, *weight))
+        replaced = ArraySamples(x, *_replaced(function, y, *weight))
+        replaced.precision = self.precision
+        return replaced
 
     def for_keras(
         self,
@@ -329,7 +365,8 @@ class ArraySamples(Samples):
     ) -> tf.data.Dataset:
         size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
         if order is None and divide is None and not has_memmap(columns):  # no function is traced
-            tensors = keras.tree.map_structure(as_tensor, columns)
+            x, *others = columns
+            tensors = (self._tensors(x), *keras.tree.map_structure(as_tensor, others))
             return tf.data.Dataset.from_tensor_slices(tensors).batch(size).prefetch(tf.data.AUTOTUNE)
         # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the model be freed.
         current: Any = None if order is None else weakref.WeakMethod(order)
@@ -342,13 +379,22 @@ class ArraySamples(Samples):
         numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
         batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
         batches = batches if divide is None else divide(batches)
-        readers = keras.tree.map_structure(_row_reader, columns)
+        x, *others = columns
+        x = keras.tree.map_structure(functools.partial(_row_reader, precision=self.precision), x)
+        readers = (x, *keras.tree.map_structure(_row_reader, others))
 
         @not_converted
         def gather(rows: tf.Tensor) -> Columns:
             return keras.tree.map_structure(lambda read: read(rows), readers)
 
         return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+    def held_batches(self, size: int) -> Iterable[Any] | None:
+        x = self.columns[0]
+        return None if has_memmap(x) else (self._tensors(take(x, rows)) for rows in row_slices(self.num_rows, size))
+
+    def _tensors(self, x: Any) -> Any:
+        return keras.tree.map_structure(lambda leaf: as_tensor(leaf, self.precision), x)
 
     def _all_columns(self) -> Columns:
         if self._used is not None or self._function is not None:
@@ -431,18 +477,26 @@ class Stream(Samples):
             self.num_rows, self._num_batches = rows, number
 
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple[ArraySamples, int | None]:
-        batches = [*self.read(steps, argument)]
-        if not batches:
-            raise ValueError(f"{self._name} must yield samples; found an empty stream")
+        batches = self._all_batches(steps, argument)
         x, y, weight = (_joined_column(batches, column) for column in range(3))
         return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
 
-    def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
-        """Read the samples of a training into arrays; return them, and the size of the batches.
+    def read_all(self) -> tuple[Any, Any, Any]:
+        batches = self._all_batches()
+        if all(can_join(batch[0], batches[0][0]) for batch in batches):
+            columns = (_joined_column(batches, column) for column in range(3))
+            x, y, weight = (*_checked_columns(*columns, self._name), None, None)[:3]
+            return x, y, weight
+        checked = [_checked_columns(*(*batch, None, None)[:3], self._name) for batch in batches]
+        return HeldBatches([batch[0] for batch in checked]), *(_joined_column(checked, column) for column in (1, 2))
 
-        Without ``steps`` these are the batches of one epoch. Else batches are read, at most all of ``epochs`` epochs of
-        ``steps`` batches, until one holds only samples that were read before, with their labels.
-        """
+    def _all_batches(self, steps: int | None = None, argument: str = "steps") -> list[Columns]:
+        batches = [*self.read(steps, argument)]
+        if not batches:
+            raise ValueError(f"{self._name} must yield samples; found an empty stream")
+        return batches
+
+    def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
         if steps is None:
             return self.in_memory(None, "steps_per_epoch")
         known: set[bytes] = set()
@@ -509,7 +563,7 @@ class Stream(Samples):
         for batch in self.read():
             for rows in row_slices(num_rows(batch), most):
                 part = take(batch, rows)
-                if held and count + num_rows(part) > most:
+                if held and (count + num_rows(part) > most or not can_join(part[0], held[0][0])):
                     yield joined(held)
                     held, count = [], 0
                 held.append(part)
@@ -555,7 +609,7 @@ class DatasetStream(Stream):
         return _columns(next(iter(self.source)))
 
     def _batches(self, steps: int | None) -> Iterator[Any]:
-        return self.source.as_numpy_iterator()
+        return iter(self.source)
 
     def checked(self, check: Callable[[Any], None]) -> "DatasetStream":
         check(self.spec[0])
@@ -625,6 +679,10 @@ class PyDatasetStream(Stream):
     def first(self) -> Columns:
         return _as_arrays(self.source[0])
 
+    def held_batches(self, size: int) -> Iterable[Any] | None:
+        batches = self.source.batches if isinstance(self.source, HeldBatches) else None
+        return batches and (keras.tree.map_structure(as_tensor, batch) for batch in batches)
+
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
@@ -684,6 +742,20 @@ class ConvertedPyDataset(keras.utils.PyDataset):
     def on_epoch_end(self) -> None:
         """Call the data set's own ``on_epoch_end``."""
         self.dataset.on_epoch_end()
+
+
+class HeldBatches(keras.utils.PyDataset):
+    """A PyDataset of batches that are held in memory."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.batches[index]
 
 
 class GeneratorStream(Stream):
@@ -756,30 +828,34 @@ def check_not_given_with_stream(**arguments: Any) -> None:
         )
 
 
-def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
+def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str, precision: str | None = None) -> Columns:
     """Check arrays: lists of inputs become tuples, lists of numbers arrays, a LatentGaussian its dict."""
     x = keras.tree.lists_to_tuples(x)
     leaves = keras.tree.flatten(x)
-    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
+    if not leaves or not all(isinstance(leaf, tf.RaggedTensor) or hasattr(leaf, "__array__") for leaf in leaves):
         raise ValueError(
             f"{name} must be an array, a structure of arrays, a batched tf.data.Dataset, a PyDataset or a generator; "
-            f"found {type(x).__name__}"
+            f"found {type(x).__name__}. A list of samples becomes numpy.array({name})"
         )
-    x = keras.tree.map_structure(_sliceable, x)
+    x = keras.tree.map_structure(functools.partial(_sliceable, name=name), x)
     leaves = keras.tree.flatten(x)
-    if len(lengths := {len(leaf): None for leaf in leaves if np.ndim(leaf)}) > 1:
+    if len(lengths := {leaf.shape[0]: None for leaf in leaves if leaf.shape}) > 1:
         raise ValueError(
-            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}"
+            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}. A list "
+            "or tuple holds an array for every input"
         )
     for leaf in leaves:
+        if isinstance(leaf, tf.RaggedTensor):
+            continue
         if np.ma.is_masked(leaf):
             unmasked(leaf, name)  # raises
-        if leaf.dtype.kind not in "biufV" or leaf.dtype.itemsize > 8:  # V: bfloat16
-            raise TypeError(f"{name} must hold real numbers; found dtype {leaf.dtype}")
+        if not is_text(leaf) and (leaf.dtype.kind not in "biufV" or leaf.dtype.itemsize > 8):  # V: bfloat16
+            raise TypeError(f"{name} must hold real numbers or text; found dtype {leaf.dtype}")
         if not leaf.shape or len(leaf) == 0:
             raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found shape {list(leaf.shape)}")
-        if leaf.dtype.kind == "f" and not_finite(leaf, keras.config.floatx()):  # in blocks: it may be a file
-            check_finite_rows(np.asarray(leaf), name, keras.config.floatx())
+        dtype = precision or keras.config.floatx()
+        if leaf.dtype.kind == "f" and not_finite(leaf, dtype):  # in blocks: it may be a file
+            check_finite_rows(np.asarray(leaf), name, dtype)
     rows = num_rows(x)
     if y is None:
         return (x,)
@@ -806,6 +882,8 @@ def _replaced(function: ReplaceLabels, y: Any, weight: Any = None) -> Columns:
 
 def _checked_finite(tensor: Any) -> Any:
     """Return a tensor of samples with an assertion that it is finite."""
+    if isinstance(tensor, tf.RaggedTensor):
+        return tensor.with_flat_values(_checked_finite(tensor.flat_values))
     return tf.debugging.assert_all_finite(tensor, NOT_FINITE) if tensor.dtype.is_floating else tensor
 
 
@@ -817,11 +895,11 @@ def has_memmap(arrays: Any) -> bool:
     return any(isinstance(leaf, np.memmap) for leaf in keras.tree.flatten(arrays))
 
 
-def as_tensor(array: Any) -> tf.Tensor:
-    """Return an array as a tensor in the precision of the layers."""
-    tensor = tf.convert_to_tensor(array)
+def as_tensor(array: Any, precision: str | None = None) -> tf.Tensor:
+    """Return an array as a tensor; floating-point numbers in a precision, by default that of layers."""
+    tensor = array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
-    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+    return tf.cast(tensor, precision or keras.config.floatx()) if tensor.dtype.is_floating else tensor
 
 
 def row_keys(columns: Any) -> list[bytes]:
@@ -840,18 +918,52 @@ def row_keys(columns: Any) -> list[bytes]:
     ]
 
 
-def _sliceable(array: Any) -> Any:
-    """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array."""
+def is_text(array: Any) -> bool:
+    """Return whether an array, or the specification of one, holds text.
+
+    Examples
+    --------
+    >>> is_text(np.array(["a"])), is_text(tf.TensorSpec([None], "string")), is_text(np.zeros(1))
+    (True, True, False)
+    """
+    return array.dtype == tf.string if isinstance(array.dtype, tf.DType) else array.dtype.kind in "OSU"
+
+
+def _sliceable(array: Any, name: str) -> Any:
+    """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array.
+
+    Arrays of Python's and NumPy's variable-length strings become arrays of objects, all of them text.
+    """
+    if isinstance(array, tf.RaggedTensor):
+        return array
     is_sliceable = isinstance(getattr(array, "dtype", None), np.dtype) and hasattr(array, "__getitem__")
-    return array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+    array = array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+    if array.dtype.kind not in "OT":
+        return array
+    values = np.asarray(array[:]).astype(object) if array.shape else np.asarray(array, dtype=object)
+    is_string = np.array([isinstance(value, str | bytes) for value in values.flat], bool)
+    if is_string.any() and not is_string.all():
+        row = int(np.argmin(is_string)) * len(values) // values.size
+        raise TypeError(
+            f"{name} must hold text in every row; found {values.flat[np.argmin(is_string)]!r} in row {row}. Replace "
+            f"missing text by ''; columns of numbers and of text become several inputs, a dict of arrays"
+        )
+    if not is_string.any() and any(np.ndim(value) for value in values.flat):
+        raise ValueError(
+            f"{name} must hold samples of one shape; found an array of objects. Resize or pad them, or pass batches, "
+            "as a tf.data.Dataset, PyDataset or generator, each of samples of one shape"
+        )
+    return values if is_string.any() else check_array(values, name, finite=False, dtype="any")
 
 
 def _rows_at_once(x: Any) -> int:
     return rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(x)))
 
 
-def _spec(array: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(array.shape, tf.string if array.dtype.kind in "OUSMm" else array.dtype)
+def _spec(array: Any) -> Any:
+    if isinstance(array, tf.RaggedTensor):
+        return tf.type_spec_from_value(array)
+    return tf.TensorSpec(array.shape, tf.string if array.dtype.kind in "OUSTMm" else array.dtype)
 
 
 def _columns(batch: Any) -> Columns:
@@ -864,7 +976,7 @@ def _columns(batch: Any) -> Columns:
 
 def _as_arrays(batch: Any) -> Columns:
     def as_array(leaf: Any) -> Any:
-        return leaf if leaf is None else np.asarray(leaf)
+        return leaf if leaf is None or isinstance(leaf, tf.RaggedTensor) else np.asarray(leaf)
 
     columns = (leaf.as_dict() if isinstance(leaf, LatentGaussian) else leaf for leaf in _columns(batch))
     return tuple(keras.tree.map_structure(as_array, column) for column in columns if column is not None)
@@ -874,10 +986,10 @@ def _joined_column(batches: list[Columns], column: int) -> Any:
     return joined([batch[column] for batch in batches]) if len(batches[0]) > column else None
 
 
-def _row_reader(array: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+def _row_reader(array: Any, precision: str | None = None) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return a function from row numbers to these rows; rows of memory maps are read from their files."""
     if not isinstance(array, np.memmap):
-        return functools.partial(tf.gather, as_tensor(array))
+        return functools.partial(tf.gather, as_tensor(array, precision))
     # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
     current: Any = weakref.ref(array)
     native = array.dtype.newbyteorder("=")
@@ -886,7 +998,7 @@ def _row_reader(array: Any) -> Callable[[tf.Tensor], tf.Tensor]:
         values = tf.numpy_function(
             lambda rows: current()[rows].astype(native, copy=False), [rows], native, stateful=False
         )
-        return as_tensor(tf.ensure_shape(values, [None, *shape]))
+        return as_tensor(tf.ensure_shape(values, [None, *shape]), precision)
 
     shape = array.shape[1:]
     return read
