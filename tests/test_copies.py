@@ -177,6 +177,16 @@ def test_other_weights_remove_what_was_fitted(models, tmp_path):
     assert model.calibration is None
 
 
+@pytest.mark.filterwarnings("ignore:.*could not be loaded")
+def test_file_of_a_model_of_other_classes_gives_weights_alone(models, tmp_path):
+    models("prototypes").save_weights(tmp_path / "model.weights.h5")
+    model = ds.SimplexClassifier(network(), "vertices", 4, head="gaussian")
+    model.load_weights(tmp_path / "model.weights.h5", skip_mismatch=True)
+    np.testing.assert_array_equal(model.backbone.get_weights()[0], models("prototypes").backbone.get_weights()[0])
+    assert model.calibration is None
+    assert model(X).shape == (60, 4)
+
+
 def test_predictions_follow_the_weights(models):
     """Traced functions hold a calibration."""
     model, plain = keras.models.clone_model(models("variational")), unfitted("gaussian")
