@@ -93,6 +93,12 @@ class SimplexClassifier(CalibratedNetwork):
     class probabilities takes all its points in every step, which then takes several times as long. To avoid this, use
     ``ArgmaxReadout(num_points=32)``, or an isotropic covariance, which is read out exactly.
 
+    On a functional or sequential backbone ``inputs`` and ``outputs`` are connected to its layers:
+    ``keras.Model(model.inputs, [model.get_layer("conv2d").output, *model.outputs])`` is what Grad-CAM needs.
+
+    Density, calibration and prediction sets are copied with the weights, by files, ``get_weights`` and pickles; a clone
+    has the architecture alone.
+
     Created inside the scope of a ``tf.distribute.Strategy``, the model is trained under that strategy, with the losses
     and weights of a single device; ``fit`` raises an error if weights or optimizer were made outside.
 
