@@ -402,7 +402,9 @@ class SimplexClassifier(CalibratedNetwork):
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
-            self.class_probabilities.pixel_scale.assign(_pixel_scale(samples))
+            # Workers may read files of their own, and none the files of another.
+            observed = self._workers().from_chief(lambda: {"pixel_scale": np.float32(_pixel_scale(samples))})
+            self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.
