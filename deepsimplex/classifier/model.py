@@ -400,7 +400,9 @@ class SimplexClassifier(CalibratedNetwork):
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
-            self.class_probabilities.pixel_scale.assign(_pixel_scale(samples))
+            # Workers may read files of their own, and none the files of another.
+            observed = self._workers().from_chief(lambda: {"pixel_scale": np.float32(_pixel_scale(samples))})
+            self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
 
     def _build_network(self, spec: Any) -> None:
         """Check the specification of samples, and create the weights: steps that were traced before lack some."""
