@@ -395,7 +395,6 @@ class SimplexClassifier(CalibratedNetwork):
             check_made_in_scope(self, strategy)
         spec = samples.spec[0]
         self._build_network(spec)
-        self._observe_dtypes(spec)
         with strategy.scope():
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
@@ -407,6 +406,7 @@ class SimplexClassifier(CalibratedNetwork):
     def _build_network(self, spec: Any) -> None:
         """Check the specification of samples, and create the weights: steps that were traced before lack some."""
         self._check_inputs(spec)
+        self._observe_dtypes(spec)
         if not self.built:
             with self.distribute_strategy.scope():
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
