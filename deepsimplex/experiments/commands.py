@@ -315,5 +315,5 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     folder.change_config(export=config.export)
     if missing.pop("export", None):
         folder.write_json(folder.metrics, {**folder.read_metrics(), "missing": missing})
-    printer(verbose)(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
+    printer(verbose)(f"SavedModel for {config.export.input_dtype or 'float32'} images in {folder.served}")
     return folder
