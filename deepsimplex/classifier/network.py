@@ -19,7 +19,7 @@ from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.readout.unweighted_readout import UnweightedReadout
 from deepsimplex.samples import Samples
-from deepsimplex.samples.samples import check_not_stream, is_text
+from deepsimplex.samples.columns import is_text
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -269,14 +269,14 @@ class SimplexNetwork(keras.Model):
         finally:
             self._is_predicting = False
 
-    def _checked(self, x: Any) -> Samples:
+    def _checked(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict as ``fit`` does."""
         if has_several_workers(tf.distribute.get_strategy()):
             raise ValueError(
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
             )
-        samples = Samples.of(x, precision=self._precision)
+        samples = Samples.of(x, arrays=arrays, precision=self._precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
         return samples.checked(self._check_inputs)
@@ -386,8 +386,7 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        check_not_stream(x)
-        explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
+        explained = self.head.explain(self._checked(x, arrays=True).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
@@ -464,10 +463,8 @@ def predictions(model: keras.Model, samples: Samples, batch_size: int | None, ve
     Keras creates a data set in every call and traces its functions, which takes most of the time for few samples. On a
     single device and without a progress bar, arrays are predicted by the same function in the same batches without it.
     """
-    if batch_size is not None:
-        check_whole(batch_size, "batch_size", 1)
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
-    batches = None if kwargs or verbose != 0 or several else samples.held_batches(batch_size or 32)
+    batches = None if kwargs or verbose != 0 or several else samples.held_batches(batch_size)
     if batches is None:
         return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)
     model.make_predict_function()

@@ -202,7 +202,7 @@ def _leaves(batches):
 
 
 def test_with_labels_replaces_labels_of_every_container(samples):
-    def training_labels(labels):
+    def training_labels(labels, x=None):
         numbers = Labels.of(labels, 3).values
         return {"label": numbers}, np.where(numbers == 1, 2.0, 1.0).astype("float32")
 
