@@ -155,8 +155,7 @@ def fit_after_training(
     """
     fitted = [model.prediction_sets, model.calibration, model.density]
     model.conformalize(None).calibrate(None).fit_density(None)  # in this order, none removes another with a warning
-    for_calibration, for_sets = _held_out(config, split)
-    held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (for_calibration, for_sets))
+    held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in _held_out(config, split))
     options: dict[str, Any] = {"batch_size": BATCH}
     sets = config.calibration.sets
     steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
