@@ -170,6 +170,7 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
+        self.readout(latent)  # raises if its scores or its method do not fit
         probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
