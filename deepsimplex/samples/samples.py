@@ -539,7 +539,7 @@ class Stream(Samples):
         if repeated and (not self.is_finite or (steps is not None and not self.is_repeatable)):
             raise ValueError(
                 f"{self._name} must be a finite stream, all of which a distance target reads before training: pass it "
-                f"without repeat(), a generator without steps. {_LABELS_ALONE}"
+                f"without repeat(), or a generator without steps_per_epoch. {_LABELS_ALONE}"
             )
         batches = self._all_batches(None if repeated else steps, "steps")
         samples = self._arrays(batches)
