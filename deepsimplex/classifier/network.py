@@ -206,6 +206,16 @@ class SimplexNetwork(keras.Model):
         """Symbolic class probabilities in a list."""
         return [self.output]
 
+    @property
+    def input_shape(self) -> Any:
+        """Shapes (None, ...) of the symbolic inputs, in their structure."""
+        return keras.tree.map_structure(lambda tensor: tensor.shape, self.input)
+
+    @property
+    def output_shape(self) -> tuple[int | None, ...]:
+        """Shape (None, n) of the symbolic class probabilities."""
+        return self.output.shape
+
     def _symbolic(self, index: int) -> Any:
         if self._tensors is None:
             raise AttributeError(
