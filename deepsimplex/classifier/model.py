@@ -374,7 +374,7 @@ class SimplexClassifier(CalibratedNetwork):
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples))})
+            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
             self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
 
     def _build_network(self, spec: Any) -> None:
@@ -648,12 +648,11 @@ _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
 
 
-def _pixel_scale(samples: Samples) -> float:
+def _pixel_scale(x: Any) -> float:
     """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
-    spec = max(keras.tree.flatten(samples.spec[0]), key=lambda leaf: leaf.shape.rank or 0)
-    if not spec.dtype.is_floating:
+    leaf = max(keras.tree.flatten(x), key=lambda leaf: len(leaf.shape))
+    if not tf.as_dtype(leaf.dtype).is_floating:
         return 1.0
-    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
     numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
     return -1.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
 

@@ -103,7 +103,8 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training."""
-        return self.class_probabilities(self.backbone(inputs, training=training), training=training)
+        latent = self.predictive_latent(self.latent(inputs, training), calibrated=not training)
+        return self.probabilities(latent, training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -126,7 +127,7 @@ class SimplexNetwork(keras.Model):
 
     def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
-        probabilities = self.unweighted_readout(predictive_latent, training=training)
+        probabilities = self.unweighted_readout.unweighted(self.readout(predictive_latent, training=training))
         calibration = self.after_training.calibration
         return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
@@ -169,6 +170,7 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
+        self.readout(latent)  # raises if its scores or its method do not fit
         probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(

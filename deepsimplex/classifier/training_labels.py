@@ -16,7 +16,7 @@ from deepsimplex.samples.class_labels import holds_latents, is_hard
 from deepsimplex.targets import Target
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainingLabels:
     """Replace the labels of samples by training labels: the dict of what loss and metrics compare outputs with.
 
@@ -40,15 +40,14 @@ class TrainingLabels:
     class_weight: dict[int, float] | None = None
     workers: Workers = field(default_factory=Workers)
     scores: NDArray[np.float64] = field(init=False)
-    _need_latents: bool = field(init=False)
     class_weights: NDArray[Any] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.class_weight is not None:
             weights = check_class_weight(self.class_weight, range(self.num_classes))
-            object.__setattr__(self, "class_weights", np.array([*weights.values()], keras.config.floatx()))
-        object.__setattr__(self, "scores", self.target.scores(self.num_classes))
-        object.__setattr__(self, "_need_latents", self.loss is not None and self.loss.needs_latents)
+            self.class_weights = np.array([*weights.values()], keras.config.floatx())
+        self.scores = self.target.scores(self.num_classes)
+        self._need_latents = self.loss is not None and self.loss.needs_latents
 
     def needs_training_samples(self, samples: Samples) -> bool:
         """Return whether the latents of these samples depend on all of the training samples."""

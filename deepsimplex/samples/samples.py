@@ -227,7 +227,7 @@ class Samples(ABC):
         """Number of minibatches of an epoch."""
 
     @abstractmethod
-    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
+    def draw(self, k: int | None, seed: int | np.random.Generator) -> Draw:
         """Draw rows at random without replacement, the same from arrays and from a stream of the same rows.
 
         Parameters
@@ -235,8 +235,6 @@ class Samples(ABC):
         k : int or None
             Number of rows; all if there are no more, or for None.
         seed : int or numpy.random.Generator
-        by_class : bool
-            Whether k rows of every class are drawn; the labels are then class numbers. Default False.
         """
 
     # For Keras: all rows, not mapped
@@ -350,10 +348,8 @@ class ArraySamples(Samples):
     def num_batches(self, size: int) -> int:
         return self.num_rows // size
 
-    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        keys = np.random.default_rng(seed).random(self.num_rows)
-        labels = take(self.columns[1], slice(None) if self._used is None else self._used) if by_class else None
-        rows = smallest_keys(keys, 0, labels, k or 0) if by_class else smallest_keys(keys, k)
+    def draw(self, k: int | None, seed: int | np.random.Generator) -> Draw:
+        rows = smallest_keys(np.random.default_rng(seed).random(self.num_rows), k)
         return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
 
     def _read(self, rows: Any) -> Columns:
@@ -386,7 +382,8 @@ class ArraySamples(Samples):
         return replaced
 
     def for_keras(self, batch_size: Any = None, order: Any = None, divide: Any = None, steps: Any = None) -> Any:
-        size, rows, columns = _checked_size(batch_size), self.num_rows, self._all_columns()
+        size = 32 if batch_size is None else check_whole(batch_size, "batch_size", 1)
+        rows, columns = self.num_rows, self._all_columns()
         if order is None and divide is None and not has_memmap(columns):  # no function is traced
             x, *others = columns
             tensors = (self._tensors(x), *keras.tree.map_structure(as_tensor, others))
@@ -413,11 +410,11 @@ class ArraySamples(Samples):
         return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
     def held_batches(self, batch_size: int | None) -> Iterable[Any] | None:
-        x, size = self.columns[0], _checked_size(batch_size)
-        return None if has_memmap(x) else (self._tensors(take(x, rows)) for rows in row_slices(self.num_rows, size))
+        x, size = self.columns[0], 32 if batch_size is None else check_whole(batch_size, "batch_size", 1)
+        return None if has_memmap(x) else (self._tensors(x, rows) for rows in row_slices(self.num_rows, size))
 
-    def _tensors(self, x: Any) -> Any:
-        return keras.tree.map_structure(functools.partial(as_tensor, precision=self.precision), x)
+    def _tensors(self, x: Any, rows: slice = slice(None)) -> Any:
+        return keras.tree.map_structure(lambda leaf: as_tensor(leaf[rows], self.precision), x)
 
     def _all_columns(self) -> Columns:
         if self._used is not None or self._function is not None:
@@ -528,10 +525,10 @@ class Stream(Samples):
     def num_batches(self, size: int) -> int:
         return self._num_batches
 
-    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+    def draw(self, k: int | None, seed: int | np.random.Generator) -> Draw:
+        reservoir = Reservoir(k, seed)
         for columns in self.read():
-            reservoir.add(columns, columns[1] if by_class else None)
+            reservoir.add(columns)
         return reservoir.drawn()
 
     # Into memory
@@ -542,7 +539,7 @@ class Stream(Samples):
         if repeated and (not self.is_finite or (steps is not None and not self.is_repeatable)):
             raise ValueError(
                 f"{self._name} must be a finite stream, all of which a distance target reads before training: pass it "
-                f"without repeat(), a generator without steps. {_LABELS_ALONE}"
+                f"without repeat(), or a generator without steps_per_epoch. {_LABELS_ALONE}"
             )
         batches = self._all_batches(None if repeated else steps, "steps")
         samples = self._arrays(batches)
@@ -746,7 +743,3 @@ def _replaced(replaced: tuple[Any, NDArray[Any] | None], weight: Any = None) -> 
     if factors is not None:
         weight = factors if weight is None else factors * weight
     return (labels,) if weight is None else (labels, weight)
-
-
-def _checked_size(batch_size: int | None) -> int:
-    return 32 if batch_size is None else check_whole(batch_size, "batch_size", 1)
