@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import keras
 import numpy as np
@@ -210,6 +210,13 @@ class Readout(keras.layers.Layer):
             p = self.class_probabilities(_latent_points(*latent[rows].tensors(), noise)).numpy()
             batches.append(np.quantile(p.swapaxes(1, 2), tails, axis=-1, method="hazen").astype(p.dtype))
         return ClassIntervals(*np.concatenate(batches, axis=1))
+
+    def adapt(self, loc: NDArray[np.float64], labels: NDArray[np.float64], folds: Sequence[Any]) -> Self:
+        """Fit to left-out latents [N, L] and labels [N, n], as ``heads.ClosedForm.solve`` returns them.
+
+        Default: nothing is fitted.
+        """
+        return self
 
     def with_scores(self, scores: ArrayLike | None) -> "Readout":
         """Return this readout with these scores, unless it has scores already."""
