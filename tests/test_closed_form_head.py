@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import deepsimplex as ds
+from deepsimplex import kernels
 from deepsimplex.geometry import vertices
 from tests.layer_contract import assert_layer_contract
 
@@ -22,7 +23,7 @@ def digits():
 def solved(digits):
     head, readout = ds.heads.ClosedFormHead(10, inducing=320), ds.readout.LeftOutSoftmax()
     left_out = head.solve(*digits[:2])
-    return head, readout.adapt(*left_out), left_out
+    return head, readout.adapt(left_out), left_out
 
 
 def test_head_keeps_the_layer_contract(tmp_path):
@@ -48,11 +49,12 @@ def test_latents_equal_those_of_the_regression(digits, solved):
     """The same means and variances as the solver's, also with more inducing rows allowed than there are samples."""
     x, y, x_test, _ = digits
     head, _, left_out = solved
-    result = ds.kernels.ClosedForm.solve(ds.kernels.array_blocks(x.astype(float), y), 10, 320)
+    result = kernels.ClosedForm.solve(kernels.array_blocks(x.astype(float), y), 10, 320)
     expected, latent = result.regression.predict(x_test), head(x_test)
     np.testing.assert_allclose(latent["loc"], expected.mean @ vertices(10), atol=1e-5)
     deviation = result.scale(vertices(10)) * np.sqrt(expected.variance)
     np.testing.assert_allclose(np.asarray(latent["scale"])[:, 0], np.hypot(deviation, 1e-3), rtol=1e-3)
+    np.testing.assert_array_equal(left_out.rows, np.arange(300))
     np.testing.assert_allclose(left_out.loc, result.left_out.mean @ vertices(10), atol=1e-8)
 
 
@@ -60,7 +62,7 @@ def test_scale_is_the_size_of_left_out_errors(digits, solved):
     """With the noise of labels; the variance of f alone is smaller."""
     x, y, *_ = digits
     left_out = solved[2]
-    result = ds.kernels.ClosedForm.solve(ds.kernels.array_blocks(x.astype(float), y), 10, 320)
+    result = kernels.ClosedForm.solve(kernels.array_blocks(x.astype(float), y), 10, 320)
     residuals = left_out.labels @ vertices(10) - left_out.loc
     variance = result.left_out.variance + result.regression.noise
     standardized = residuals / (result.scale(vertices(10)) * np.sqrt(variance))[:, None]
@@ -78,7 +80,7 @@ def test_far_samples_have_large_scales(digits, solved):
 def test_other_targets_of_labels(digits, target):
     x, y, x_test, y_test = digits
     head = ds.heads.ClosedFormHead(10, 100, target=target)
-    readout = ds.readout.LeftOutSoftmax(ds.targets.TARGETS.get(target).scores(10)).adapt(*head.solve(x, y))
+    readout = ds.readout.LeftOutSoftmax(ds.targets.TARGETS.get(target).scores(10)).adapt(head.solve(x, y))
     assert head(x_test)["loc"].shape[1] == ds.targets.TARGETS.get(target).latent_dim(10)
     assert ds.evaluation.negative_log_likelihood(y_test, readout(head(x_test)).numpy()) < 0.4
 
@@ -115,6 +117,54 @@ def test_solved_head_and_readout_are_saved_and_exported(digits, solved, tmp_path
     model.export(tmp_path / "served", verbose=False)
     served = tf.saved_model.load(tmp_path / "served")
     np.testing.assert_allclose(served.serve(tf.constant(x_test)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("inducing", [60, 320])
+def test_added_and_forgotten_samples_equal_solving_without_them(digits, inducing, tmp_path):
+    """Of a new class, and by a head that was loaded; with all samples inducing and with some."""
+    x, y, x_test, _ = digits
+    x = x.astype(float)
+    known = np.flatnonzero(y < 9)[:200]
+    head = ds.heads.ClosedFormHead(10, inducing)
+    inputs = keras.Input((64,))
+    keras.Model(inputs, head(inputs)).save(tmp_path / "unsolved.keras")
+    head.solve(x[known], y[known])
+    new = np.setdiff1d(np.arange(300), known)
+    head.partial_fit(x[new], y[new])
+    model = keras.Model(inputs, head(inputs))
+    model.save(tmp_path / "model.keras")
+    head = keras.models.load_model(tmp_path / "model.keras").layers[-1]
+    regression = head._regression()
+    everything = kernels.LabelRegression(regression.kernel, regression.points, 10).add(x, np.eye(10)[y])
+    expected = everything.solve(float(head.kernel_numbers[8])).predict(x_test).mean @ vertices(10)
+    np.testing.assert_allclose(head(x_test)["loc"], expected, atol=1e-6)
+    head.forget(x[new].astype("float32"), y[new]).forget(x[known[:20]], y[known[:20]])
+    points = head._regression().points
+    assert len(points) == (180 if inducing > 300 else len(points))
+    left = kernels.LabelRegression(regression.kernel, points, 10).add(x[known[20:]], np.eye(10)[y[known[20:]]])
+    expected = left.solve(float(head.kernel_numbers[8])).predict(x_test)
+    np.testing.assert_allclose(head(x_test)["loc"], expected.mean @ vertices(10), atol=1e-6)
+    with pytest.raises(ValueError, match="found another in row 0"):
+        head.forget(x[new[:1]], y[new[:1]])
+    forgotten = regression.kernel.transform(x[known[:20]])
+    assert kernels.squared_distances(points, forgotten).min() > 1e-6
+
+
+@pytest.mark.parametrize("method", ["partial_fit", "forget"])
+def test_head_that_is_not_solved_raises(digits, method):
+    with pytest.raises(ValueError, match="solved first"):
+        getattr(ds.heads.ClosedFormHead(10, 50), method)(*digits[:2])
+
+
+def test_samples_that_were_not_solved_with_are_not_forgotten(digits, solved):
+    """Another label, another sample, twice the same; nothing changes."""
+    x, y, x_test, _ = digits
+    head = solved[0]
+    before = np.asarray(head(x_test)["loc"])
+    for samples, labels in ((x[:2], [y[0], (y[1] + 1) % 10]), (x_test[:1], [0]), (x[[3, 3]], y[[3, 3]]), (x, y)):
+        with pytest.raises(ValueError, match=r"found another in row|found all"):
+            head.forget(samples, labels)
+    np.testing.assert_array_equal(head(x_test)["loc"], before)
 
 
 def test_classes_of_one_sample_warn_and_are_left_out(digits):

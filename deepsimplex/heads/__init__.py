@@ -3,7 +3,7 @@
 import keras
 
 from deepsimplex._utils.registry import Registry
-from deepsimplex.heads.closed_form_head import ClosedFormHead, LeftOutLatents
+from deepsimplex.heads.closed_form_head import ClosedFormHead
 from deepsimplex.heads.gaussian import GaussianHead
 from deepsimplex.heads.head import Head, LayerHead
 from deepsimplex.heads.prototype_gaussian_process import PrototypeGaussianProcess
@@ -27,7 +27,6 @@ __all__ = [
     "GaussianHead",
     "Head",
     "LayerHead",
-    "LeftOutLatents",
     "PrototypeGaussianProcess",
     "PrototypeScores",
     "VariationalGaussianProcess",

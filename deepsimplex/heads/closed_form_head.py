@@ -1,7 +1,7 @@
 """Regression on labels in closed form as a Keras layer: given features in, a Gaussian over latent space out."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -14,28 +14,14 @@ from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_labels, check_number, check_whole
 from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
-from deepsimplex.kernels.feature_kernel import FeatureKernel
+from deepsimplex.kernels import FeatureKernel, squared_distances
+from deepsimplex.kernels.closed_form import one_hot
+from deepsimplex.readout import LeftOutLatents
 from deepsimplex.samples import Samples
 from deepsimplex.targets import TARGETS, Target
 
-
-class LeftOutLatents(NamedTuple):
-    """Latents of training samples that were left out, for ``Readout.adapt``.
-
-    Attributes
-    ----------
-    loc : ndarray, shape [N, L]
-        Means; of 10 000 samples at random if there are more.
-    labels : ndarray, shape [N, n]
-        Shares of the classes, one-hot for hard labels.
-    folds : list of tuple
-        Folds of these samples: means of the other samples, left out, and of the fold, both without the fold, and which
-        samples are the fold's.
-    """
-
-    loc: NDArray[np.float64]
-    labels: NDArray[np.float64]
-    folds: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]]
+# Random projections of the features of a sample by which ``forget`` recognizes it, and the relative tolerance.
+_PROJECTIONS, _TOLERANCE = 4, 1e-5
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -87,7 +73,7 @@ class ClosedFormHead(Head):
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
     >>> x, x_test = (values.reshape(-1, 64) for values in (x[:300], x_test))
     >>> head, readout = ClosedFormHead(10, inducing=300), ds.readout.LeftOutSoftmax()
-    >>> readout = readout.adapt(*head.solve(x, y[:300]))
+    >>> readout = readout.adapt(head.solve(x, y[:300]))
     >>> bool(np.mean(readout(head(x_test)).numpy().argmax(axis=1) == y_test) > 0.9)
     True
     """
@@ -116,6 +102,7 @@ class ClosedFormHead(Head):
         if table is None:
             raise ValueError(f"target must be made from labels alone, as 'vertices'; found {self.target!r}")
         self._positions = np.asarray(table.loc, np.float64)
+        self.signatures = np.zeros((0, _PROJECTIONS + 1))
 
     def check_target(self, target: Target, num_classes: int) -> None:
         """Raise ValueError for another number of classes, or a target with other positions of the classes."""
@@ -130,12 +117,15 @@ class ClosedFormHead(Head):
         options = {"trainable": False, "autocast": False}
         double = {"dtype": "float64", **options}
         self.points = self.add_weight((M, d), "zeros", name="points", dtype="float32", **options)
-        self.kernel_numbers = self.add_weight((8,), "ones", name="kernel_numbers", **double)
+        self.kernel_numbers = self.add_weight((11,), "ones", name="kernel_numbers", **double)
         self.center = self.add_weight((d,), "zeros", name="center", **double)
         self.feature_scale = self.add_weight((d,), "ones", name="feature_scale", **double)
         self.loc_weights = self.add_weight((M, L), "zeros", name="loc_weights", **double)
         self.scale_weights = self.add_weight((M, M), "zeros", name="scale_weights", **double)
         self.unit = self.add_weight((), "ones", name="unit", **double)
+        # What ``partial_fit`` and ``forget`` go on from.
+        self.gram = self.add_weight((M, M), "zeros", name="gram", **double)
+        self.moments = self.add_weight((M, self.num_classes), "zeros", name="moments", **double)
 
     def solve(
         self,
@@ -177,41 +167,163 @@ class ClosedFormHead(Head):
             groups = np.asarray(groups)
             if samples.is_stream or groups.shape != (samples.num_rows,):
                 raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+        signatures: list[NDArray[np.float64]] = []
 
         def blocks() -> Iterator[kernels.Block]:
+            signatures.clear()
             row = 0
-            for batch, labels, *_ in samples.blocks():
-                features = compute_features(batch, backbone)
-                self._build_for(features)
-                numbers, _ = check_labels(labels, self.num_classes, rows=len(features), soft=True)
+            for features, labels in self._features(samples, backbone):
+                signatures.append(self._signatures(features, labels))
                 part = None if groups is None else groups[row : row + len(features)]
                 row += len(features)
-                yield features, numbers, part
+                yield features, labels, part
 
         result = kernels.ClosedForm.solve(blocks, self.num_classes, self.inducing, seed=seed)
-        if not result.used.all():
+        used = result.used
+        if not used.all():
             warn_caller(
-                f"{np.sum(~result.used)} samples are the only ones, or the only group, of their class: they cannot be "
+                f"{np.sum(~used)} samples are the only ones, or the only group, of their class: they cannot be "
                 "predicted without themselves, and the readout is fitted to the others. Add samples of the class"
             )
-        self._set_weights(result.regression, result.scale(self._positions))
-        mean, labels = result.left_out.mean[result.used] @ self._positions, result.labels[result.used]
-        folds = [(fold.kept @ self._positions, fold.held @ self._positions, fold.is_held) for fold in result.folds]
-        return LeftOutLatents(mean, labels, folds)
+        unit = result.scale(self._positions)
+        self._set_weights(result.regression, unit)
+        self.signatures = np.concatenate(signatures)
+        mean, variance = result.left_out
+        folds = [(others @ self._positions, held @ self._positions, rows) for others, held, rows in result.folds]
+        scale = np.hypot(unit * np.sqrt(variance[used, None]), self.scale_floor)
+        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], result.rows[used], folds)
+
+    def partial_fit(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+        """Add samples, of new classes among the ``num_classes`` too, as if ``solve`` had seen them.
+
+        Kernel and noise stay as they are. While all samples are inducing rows and there is room, new ones are too.
+
+        Parameters
+        ----------
+        x, y, backbone
+            As for ``solve``.
+
+        Returns
+        -------
+        ClosedFormHead
+            The head itself.
+
+        Raises
+        ------
+        ValueError
+            For a head that is not solved, and as ``solve``.
+        """
+        regression = self._regression()
+        for features, labels in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+            Y = one_hot(labels, self.num_classes)
+            exact = regression.num_rows == len(regression.points)
+            if exact and regression.num_rows + len(features) <= self.inducing:
+                regression = regression.add_inducing(regression.kernel.transform(features), Y)
+            else:
+                regression.add(features, Y)
+            self.signatures = np.concatenate([self.signatures, self._signatures(features, labels)])
+        self._set_weights(regression.solve(float(self.kernel_numbers[8])), float(self.unit))
+        return self
+
+    def forget(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+        """Remove samples, exactly as if ``solve`` had not seen them, but for its choice of kernel and noise.
+
+        Inducing rows that are among them are removed, too: nothing of them is left in the weights.
+
+        Parameters
+        ----------
+        x, y, backbone
+            As for ``solve``.
+
+        Returns
+        -------
+        ClosedFormHead
+            The head itself.
+
+        Raises
+        ------
+        ValueError
+            For a head that is not solved, for a sample that it was not solved with, and for all its samples.
+        """
+        regression, signatures = self._regression(), self.signatures
+        for features, labels in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+            tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
+            for row, signature in enumerate(self._signatures(features, labels)):
+                distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
+                if not len(distances) or distances.min() > tolerance[row]:
+                    raise ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
+                signatures = np.delete(signatures, distances.argmin(), axis=0)
+            regression.add(features, one_hot(labels, self.num_classes), sign=-1)
+            U = regression.kernel.transform(features)
+            near = squared_distances(regression.points, U) <= (_TOLERANCE**2) * np.sum(U * U, axis=1)
+            gone = np.flatnonzero(near.any(axis=1))
+            if len(gone) == len(regression.points):
+                raise ValueError("x must leave at least one inducing row; found all of them. Solve the head anew")
+            if len(gone):
+                regression.remove_inducing(gone)
+        self.signatures = signatures
+        self._set_weights(regression.solve(float(self.kernel_numbers[8])), float(self.unit))
+        return self
+
+    def _features(
+        self, samples: Samples, backbone: Callable[..., Any] | None
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
+        """Read features [B, d] and labels of samples in blocks, and check them."""
+        for batch, labels, *_ in samples.blocks():
+            features = compute_features(batch, backbone)
+            self._build_for(features)
+            yield features, check_labels(labels, self.num_classes, rows=len(features), soft=True)[0]
+
+    def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Random projections [N, 5] of features, and their labels as numbers."""
+        directions = np.random.default_rng(0).normal(size=(features.shape[1], _PROJECTIONS))
+        numbers = one_hot(labels, self.num_classes) @ np.arange(1.0, self.num_classes + 1)
+        return np.column_stack([features @ directions, numbers * np.maximum(np.linalg.norm(features, axis=1), 1.0)])
+
+    def _regression(self) -> kernels.LabelRegression:
+        """Make the regression that the weights hold."""
+        if not self.adapted:
+            raise ValueError("the head must be solved first: call solve(x, y)")
+        numbers, M = np.asarray(self.kernel_numbers), int(self.kernel_numbers[9])
+        kernel = FeatureKernel(
+            numbers[:4], *numbers[4:8].tolist(), np.asarray(self.center), np.asarray(self.feature_scale), 1.0
+        )
+        points = np.asarray(self.points[:M], np.float64)
+        regression = kernels.LabelRegression(kernel, points, self.num_classes)
+        regression.gram, regression.moments = np.array(self.gram[:M, :M]), np.array(self.moments[:M])
+        regression.num_rows = int(numbers[10])
+        return regression
 
     def _set_weights(self, regression: kernels.LabelRegression, unit: float) -> None:
         kernel, M = regression.kernel, len(regression.points)
-        numbers = [*kernel.coefficients, kernel.lengthscale, kernel.linear / kernel.power, kernel.root, kernel.unit]
         loc, scale = regression.weights(self._positions)
-        rest = self.inducing - M  # rows without weight
-        self.points.assign(np.pad(regression.points, ((0, rest), (0, 0))))
-        self.kernel_numbers.assign(numbers)
+        rest = (0, self.inducing - M)  # rows without weight
+        self.points.assign(np.pad(regression.points, (rest, (0, 0))))
+        self.kernel_numbers.assign(
+            [
+                *kernel.coefficients,
+                *(kernel.lengthscale, kernel.linear / kernel.power, kernel.root, kernel.unit),
+                *(regression.noise, M, regression.num_rows),
+            ]
+        )
         self.center.assign(kernel.center)
         self.feature_scale.assign(kernel.scale)
-        self.loc_weights.assign(np.pad(loc, ((0, rest), (0, 0))))
-        self.scale_weights.assign(np.pad(scale, ((0, rest), (0, rest))))
+        self.loc_weights.assign(np.pad(loc, (rest, (0, 0))))
+        self.scale_weights.assign(np.pad(scale, (rest, rest)))
+        self.gram.assign(np.pad(regression.gram, (rest, rest)))
+        self.moments.assign(np.pad(regression.moments, (rest, (0, 0))))
         self.unit.assign(unit)
         self.adapted = True
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights, ``adapted``, and what ``forget`` recognizes samples by."""
+        super().save_own_variables(store)
+        store["signatures"] = self.signatures
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the weights, ``adapted``, and what ``forget`` recognizes samples by."""
+        super().load_own_variables({name: store[name] for name in store.keys() if name != "signatures"})  # noqa: SIM118
+        self.signatures = np.asarray(store["signatures"])
 
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]

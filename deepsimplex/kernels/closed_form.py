@@ -17,8 +17,9 @@ Array = NDArray[np.float64]
 Block = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 Blocks = Callable[[], Iterable[Block]]
 
-# Rows that are left out for the readout, and inducing rows and rows among which the kernel is chosen.
-ROWS = 10_000
+# Rows that are left out for the readout, of many classes fewer: their shares of classes fill 40 MB at most.
+ROWS, _SHARES = 10_000, 5_000_000
+# Inducing rows and rows among which the kernel is chosen.
 _CHOICE_INDUCING, _CHOICE_ROWS = 700, 3000
 
 
@@ -45,7 +46,9 @@ class ClosedForm:
     ----------
     regression : LabelRegression
     labels : ndarray, shape [N, n]
-        Shares of the classes of the rows that were left out: all, or 10 000 at random.
+        Shares of the classes of the rows that were left out: all, or 10 000 at random (fewer of more than 500 classes).
+    rows : ndarray of int64, shape [N]
+        Their positions among all rows.
     left_out : Regressed
         Their predictions without them.
     used : ndarray of bool, shape [N]
@@ -65,6 +68,7 @@ class ClosedForm:
 
     regression: LabelRegression
     labels: Array
+    rows: NDArray[np.int64]
     left_out: Regressed
     used: NDArray[np.bool_]
     folds: list[Fold]
@@ -98,7 +102,7 @@ class ClosedForm:
             Seed of all draws. Default 0.
         """
         rng = np.random.default_rng(seed)
-        (X, Y, groups), count = _drawn_rows(blocks, num_classes, rng)
+        (X, Y, groups), drawn, count = _drawn_rows(blocks, num_classes, rng)
         order = rng.permutation(len(X))
         points = np.sort(order[:inducing])
         used = _has_others(Y, groups)
@@ -120,7 +124,7 @@ class ClosedForm:
         regression.solve(noise)
         left_out = regression.leave_out(basis, Y, groups)
         folds = list(_folds(regression, basis, Y, groups, used, rng))
-        return cls(regression, Y, left_out, used, folds, likelihood(left_out.mean))
+        return cls(regression, Y, drawn, left_out, used, folds, likelihood(left_out.mean))
 
     def scale(self, positions: Array) -> float:
         """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""
@@ -159,10 +163,11 @@ def one_hot(y: NDArray[Any], num_classes: int) -> Array:
 
 def _drawn_rows(
     blocks: Blocks, num_classes: int, rng: np.random.Generator
-) -> tuple[tuple[Array, Array, NDArray[Any] | None], int]:
-    """Draw at most ``ROWS`` rows, whole groups if there are any, and count all rows."""
+) -> tuple[tuple[Array, Array, NDArray[Any] | None], NDArray[np.int64], int]:
+    """Draw at most ``ROWS`` rows, whole groups if there are any; also return their positions, and count all rows."""
     groups = None
-    reservoir = Reservoir(ROWS, rng)
+    most = min(ROWS, max(_SHARES // num_classes, 1))
+    reservoir = Reservoir(most, rng)
     for x, y, group in blocks():
         if not np.isfinite(x).all():
             raise ValueError("samples must give finite features; found NaN or infinity")
@@ -170,25 +175,29 @@ def _drawn_rows(
     draw = reservoir.drawn()
     if not draw.given:
         raise ValueError("samples must hold at least one sample; found none")
-    X, y, *rest = draw.columns
+    (X, y, *rest), rows = draw.columns, draw.rows
     if rest and draw.given > len(X):
-        X, y, groups = _whole_groups(blocks, rest[0])
+        X, y, groups, rows = _whole_groups(blocks, rest[0], most)
     elif rest:
         groups = rest[0]
-    return (np.asarray(X, np.float64), one_hot(y, num_classes), groups), draw.given
+    return (np.asarray(X, np.float64), one_hot(y, num_classes), groups), rows, draw.given
 
 
-def _whole_groups(blocks: Blocks, drawn: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Read the rows of drawn groups, as many groups as have ``ROWS`` rows."""
+def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArray[Any], ...]:
+    """Read the rows of drawn groups, as many groups as have ``most`` rows, and their positions."""
     counts: dict[Any, int] = {}
     for _, _, group in blocks():
         for name, size in zip(*np.unique(group, return_counts=True), strict=True):
             counts[name] = counts.get(name, 0) + int(size)
     names = np.unique(drawn)
-    kept = names[np.cumsum([counts[name] for name in names]) <= ROWS] if counts[names[0]] <= ROWS else names[:1]
-    parts = [(x[rows], y[rows], group[rows]) for x, y, group in blocks() if (rows := np.isin(group, kept)).any()]
-    X, y, groups = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return X, y, groups
+    kept = names[: max(int(np.sum(np.cumsum([counts[name] for name in names]) <= most)), 1)]
+    parts, start = [], 0
+    for x, y, group in blocks():
+        rows = np.flatnonzero(np.isin(group, kept))
+        if len(rows):
+            parts.append((x[rows], y[rows], np.asarray(group)[rows], start + rows))
+        start += len(x)
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
 
 def _has_others(Y: Array, groups: NDArray[Any] | None) -> NDArray[np.bool_]:

@@ -91,7 +91,10 @@ class LabelRegression:
 
     def basis(self, X: NDArray[Any]) -> tuple[Array, Array]:
         """Return phi [N, M] of features X [N, d], and the variances outside of its span, k(x, x) - |phi|^2 [N]."""
-        U = self.kernel.transform(np.asarray(X, np.float64))
+        return self.basis_of(self.kernel.transform(np.asarray(X, np.float64)))
+
+    def basis_of(self, U: Array) -> tuple[Array, Array]:
+        """Return the same as ``basis`` of rows U [N, d] that are transformed already."""
         k = self.kernel(self.points, U)
         phi = solve_triangular(self._factor, k, lower=True, check_finite=False).T
         return phi, np.maximum(self.kernel.variance(U) - np.sum(phi * phi, axis=1), 0.0)
@@ -115,6 +118,18 @@ class LabelRegression:
         self.gram += sign * (phi.T @ phi)
         self.moments[:, : Y.shape[1]] += sign * (phi.T @ Y)
         self.num_rows += sign * len(phi)
+
+    def add_inducing(self, U: Array, Y: Array) -> "LabelRegression":
+        """Return a regression with transformed rows U [N, d] and labels Y [N, n] added, as inducing rows too.
+
+        Before, all rows must be inducing, each once: their labels follow from the sums.
+        """
+        phi = self.basis_of(self.points)[0]
+        before = np.linalg.solve(phi.T, self.moments)
+        other = LabelRegression(self.kernel, np.concatenate([self.points, U]), self.moments.shape[1])
+        other.add_basis(other.basis_of(self.points)[0], before)
+        other.add_basis(other.basis_of(U)[0], Y)
+        return other
 
     def remove_inducing(self, rows: NDArray[np.int64]) -> None:
         """Remove inducing rows by their numbers: the sums become those of the rows that are left."""

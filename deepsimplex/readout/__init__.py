@@ -11,6 +11,7 @@ from deepsimplex.readout.layers import (
     class_intervals,
     method_for,
 )
+from deepsimplex.readout.left_out_latents import LeftOutLatents
 from deepsimplex.readout.left_out_softmax import LeftOutSoftmax
 from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
@@ -21,6 +22,7 @@ __all__ = [
     "READOUTS",
     "ArgmaxReadout",
     "ClassIntervals",
+    "LeftOutLatents",
     "LeftOutSoftmax",
     "Readout",
     "SoftmaxReadout",

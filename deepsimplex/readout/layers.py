@@ -18,6 +18,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import argmax_readout, softmax_readout
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
 from deepsimplex.readout.formula import ChosenFormula, Formula, check_num_points, choose
+from deepsimplex.readout.left_out_latents import LeftOutLatents
 from deepsimplex.readout.score_matrix import Scores, check_scores, difference
 from deepsimplex.readout.sobol import gaussian
 from deepsimplex.readout.softmax_readout import SoftmaxMethod
@@ -211,11 +212,8 @@ class Readout(keras.layers.Layer):
             batches.append(np.quantile(p.swapaxes(1, 2), tails, axis=-1, method="hazen").astype(p.dtype))
         return ClassIntervals(*np.concatenate(batches, axis=1))
 
-    def adapt(self, loc: NDArray[np.float64], labels: NDArray[np.float64], folds: Sequence[Any]) -> Self:
-        """Fit to left-out latents [N, L] and labels [N, n], as ``heads.ClosedForm.solve`` returns them.
-
-        Default: nothing is fitted.
-        """
+    def adapt(self, left_out: LeftOutLatents) -> Self:
+        """Fit the weights to latents of left-out samples. Default: nothing is fitted."""
         return self
 
     def with_scores(self, scores: ArrayLike | None) -> "Readout":

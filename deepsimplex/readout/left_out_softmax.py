@@ -1,18 +1,17 @@
 """Softmax of affine and logarithmic scores, fitted to the latents of left-out samples."""
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
-from numpy.typing import NDArray
 
 from deepsimplex._utils.portable_operations import softplus
 from deepsimplex.kernels import LeftOutReadout
 from deepsimplex.kernels.left_out_readout import LOWEST
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import Readout
+from deepsimplex.readout.left_out_latents import LeftOutLatents
 from deepsimplex.readout.score_matrix import Scores
 
 
@@ -51,17 +50,14 @@ class LeftOutSoftmax(Readout):
         self.matrix = self.add_weight((n, n), "zeros", name="matrix", **options)
         self.built = True
 
-    def adapt(
-        self,
-        loc: NDArray[np.float64],
-        labels: NDArray[np.float64],
-        folds: Sequence[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]],
-    ) -> Self:
-        """Fit the weights to latents [N, L] of left-out samples, and labels [N, n]; see ``kernels.LeftOutReadout``."""
+    def adapt(self, left_out: LeftOutLatents) -> Self:
+        """Fit the weights to latents of left-out samples, as ``heads.ClosedFormHead.solve`` returns them."""
+        loc = left_out.loc
         if not self.built:
             self.build({"loc": (None, loc.shape[1])})
         S = Scores(self.scores, loc.shape[1]).matrix.T
-        fitted = LeftOutReadout.fit(loc @ S, labels, [(kept @ S, held @ S, rows) for kept, held, rows in folds])
+        folds = [(others @ S, held @ S, is_held) for others, held, is_held in left_out.folds]
+        fitted = LeftOutReadout.fit(loc @ S, left_out.labels, folds)
         for weight, value in zip(
             (self.numbers, self.offset, self.matrix), (fitted.numbers, fitted.offset, fitted.matrix), strict=True
         ):
