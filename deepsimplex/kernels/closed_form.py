@@ -1,13 +1,13 @@
 """Classification of given features in closed form: kernel, noise and left-out predictions, from labels alone."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.kernels.feature_kernel import FeatureKernel
+from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
 from deepsimplex.kernels.label_regression import LabelRegression, NoisePath, Regressed
 from deepsimplex.samples import Reservoir
@@ -83,6 +83,7 @@ class ClosedForm:
         kernel: FeatureKernel | None = None,
         noise: float | None = None,
         seed: int = 0,
+        transformations: Sequence[Transformation] = TRANSFORMATIONS,
     ) -> "ClosedForm":
         """Choose kernel and noise, solve, and leave out rows.
 
@@ -100,6 +101,8 @@ class ClosedForm:
             In units of the kernel's variance. Default: the likeliest.
         seed : int
             Seed of all draws. Default 0.
+        transformations : sequence of str
+            Transformations of the features among which the kernel is chosen. Default: all.
         """
         rng = np.random.default_rng(seed)
         (X, Y, groups), drawn, count = _drawn_rows(blocks, num_classes, rng)
@@ -109,7 +112,7 @@ class ClosedForm:
         if not used.any():
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
         if kernel is None:
-            kernel = _chosen_kernel(X, Y, groups, used, order, len(points), rng)
+            kernel = _chosen_kernel(X, Y, groups, used, order, len(points), transformations)
         regression = LabelRegression(kernel, kernel.transform(X[points]), num_classes)
         basis = regression.basis(X)
         if count == len(X):
@@ -185,17 +188,16 @@ def _drawn_rows(
 
 def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArray[Any], ...]:
     """Read the rows of drawn groups, as many groups as have ``most`` rows, and their positions."""
-    counts: dict[Any, int] = {}
-    for _, _, group in blocks():
-        for name, size in zip(*np.unique(group, return_counts=True), strict=True):
-            counts[name] = counts.get(name, 0) + int(size)
+    all_names, counts = np.unique(np.concatenate([np.asarray(group) for *_, group in blocks()]), return_counts=True)
     names = np.unique(drawn)
-    kept = names[: max(int(np.sum(np.cumsum([counts[name] for name in names]) <= most)), 1)]
+    sizes = counts[np.searchsorted(all_names, names)]
+    kept = names[: max(int(np.sum(np.cumsum(sizes) <= most)), 1)]
     parts, start = [], 0
     for x, y, group in blocks():
+        group = np.asarray(group)
         rows = np.flatnonzero(np.isin(group, kept))
         if len(rows):
-            parts.append((x[rows], y[rows], np.asarray(group)[rows], start + rows))
+            parts.append((x[rows], y[rows], group[rows], start + rows))
         start += len(x)
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
@@ -215,13 +217,14 @@ def _chosen_kernel(
     used: NDArray[np.bool_],
     order: NDArray[np.int64],
     inducing: int,
-    rng: np.random.Generator,
+    transformations: Sequence[Transformation],
 ) -> FeatureKernel:
     """Choose the kernel among rows of which as large a share is inducing as among all, so that it suits both alike."""
     points = min(inducing, _CHOICE_INDUCING)
     rows = order[: min(max(points * len(X) // inducing, points), _CHOICE_ROWS)]
     part = None if groups is None else groups[rows]
-    return KernelChoice(X[rows], Y[rows], np.arange(min(points, len(rows))), part, used[rows]).best()[0]
+    inducing_rows = np.arange(min(points, len(rows)))
+    return KernelChoice(X[rows], Y[rows], inducing_rows, part, used[rows], transformations).best()[0]
 
 
 def _folds(

@@ -47,7 +47,7 @@ class FeatureKernel:
     >>> X = np.array([[0.0], [3.0], [4.0]])
     >>> kernel = FeatureKernel.of(X, "raw", "rbf", scale=2.0)
     >>> U = kernel.transform(X)
-    >>> kernel.lengthscale, kernel(U, U)[0].round(3).tolist()  # twice the median distance
+    >>> round(kernel.lengthscale, 6), kernel(U, U)[0].round(3).tolist()  # twice the median distance
     (6.0, [2.0, 1.882, 1.801])
     """
 

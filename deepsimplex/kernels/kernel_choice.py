@@ -1,13 +1,14 @@
 """Choice of the kernel of given features by the likelihood of left-out rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from deepsimplex.kernels.feature_kernel import FeatureKernel, Transformation
+from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky
 from deepsimplex.kernels.left_out_readout import log_softmax, log_softplus
 from deepsimplex.kernels.stationary import Kernel, squared_distances
@@ -83,6 +84,8 @@ class KernelChoice:
         Rows that are left out together.
     used : ndarray of bool, shape [N], optional
         Rows whose likelihood counts.
+    transformations : sequence of str
+        Transformations among which is chosen. Default: all; those with roots only for features that are not negative.
 
     Examples
     --------
@@ -98,8 +101,7 @@ class KernelChoice:
     inducing: NDArray[np.int64]
     groups: NDArray[Any] | None = None
     used: NDArray[np.bool_] | None = None
-    transformations: tuple[Transformation, ...] = get_args(Transformation)
-    kernels: tuple[Kernel, ...] = KERNELS
+    transformations: Sequence[Transformation] = TRANSFORMATIONS
     _noise: int = len(NOISES) // 2
     scores: dict[tuple[Any, ...], tuple[float, int]] = field(default_factory=dict)
     _pairs: dict[str, tuple[FeatureKernel, Array, Array]] = field(default_factory=dict)
@@ -107,8 +109,8 @@ class KernelChoice:
     def best(self) -> tuple[FeatureKernel, float]:
         """Return the kernel and its noise."""
         usable = [name for name in self.transformations if not name.startswith("root") or self.X.min() >= 0]
-        transformation = self._best([(name, self.kernels[0], 0, 0.0) for name in usable])[0]
-        kernel = self._best([(transformation, name, 0, 0.0) for name in self.kernels])[1]
+        transformation = self._best([(name, KERNELS[0], 0, 0.0) for name in usable])[0]
+        kernel = self._best([(transformation, name, 0, 0.0) for name in KERNELS])[1]
         step = 0
         for direction in (-1, 1):
             while abs(step + direction) <= _STEPS and self._score(

@@ -142,7 +142,7 @@ def _fit_numbers(scores: Array, labels: Array) -> Array:
         numbers = [np.vdot(G, scores), np.vdot(G, logarithm), t * np.vdot(inner, scores), inner.sum()]
         away = (values - mean) / deviation
         gradient = np.concatenate([numbers, G.sum(axis=0)]) + away / deviation
-        return 0.5 * np.vdot(away, away) - np.vdot(labels, log_p), gradient
+        return float(0.5 * np.vdot(away, away) - np.vdot(labels, log_p)), gradient
 
     start = np.concatenate([[3.0, 1.0], _PRIOR_MEAN[2:], np.zeros(n)])
     return _minimize(objective, start, 1.0 / np.sqrt(deviation**-2.0 + 0.1 * len(scores) / n), 1e-6)[2:4]
@@ -169,7 +169,7 @@ class _Affine:
         parts = [[np.vdot(G, scores), np.vdot(G, logarithms)], G.sum(axis=0)]
         if len(R):
             parts.append((G.T @ projected).ravel())
-        return -np.vdot(labels, log_p), np.concatenate(parts)
+        return -float(np.vdot(labels, log_p)), np.concatenate(parts)
 
     def solve(self, penalty: float, start: Array | None = None) -> Array:
         """Minimize the penalized loss; an infinite penalty allows no R."""
@@ -193,7 +193,7 @@ class _Affine:
 
         def objective(values: Array) -> tuple[float, Array]:
             loss, gradient = self.evaluate(values)
-            return loss + 0.5 * np.vdot(precision * values, values), gradient + precision * values
+            return loss + 0.5 * float(np.vdot(precision * values, values)), gradient + precision * values
 
         return _minimize(objective, values, 1.0 / np.sqrt(precision + curvature), 1e-6)
 
@@ -207,11 +207,12 @@ class _Affine:
 
 def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[float]) -> float:
     """Choose the penalty under which folds are likeliest, given the likelihoods of the other and of the fold's rows."""
-    values: list[Array | None] = [None] * len(parts)
+    starts: list[Array | None] = [None] * len(parts)
     best, chosen, worse = np.inf, penalties[0], 0
     for penalty in penalties:
-        values = [others.solve(penalty, start) for (others, _), start in zip(parts, values, strict=True)]
-        total = sum(held.evaluate(value)[0] for (_, held), value in zip(parts, values, strict=True))
+        values = [others.solve(penalty, start) for (others, _), start in zip(parts, starts, strict=True)]
+        total = sum([held.evaluate(value)[0] for (_, held), value in zip(parts, values, strict=True)])
+        starts = [*values]
         best, chosen, worse = (total, penalty, 0) if total < best else (best, chosen, worse + 1)
         if worse == 2:
             break
