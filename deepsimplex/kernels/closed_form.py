@@ -20,7 +20,7 @@ Blocks = Callable[[], Iterable[Block]]
 # Rows that are left out for the readout, of many classes fewer: their shares of classes fill 40 MB at most.
 ROWS, _SHARES = 10_000, 5_000_000
 # Inducing rows and rows among which the kernel is chosen.
-_CHOICE_INDUCING, _CHOICE_ROWS = 700, 3000
+_CHOICE_INDUCING, _CHOICE_ROWS = 500, 2500
 
 
 class Fold(NamedTuple):
