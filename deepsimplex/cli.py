@@ -7,6 +7,7 @@
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -46,9 +47,24 @@ Overrides = Annotated[
 
 @contextmanager
 def _on_one_line(again: str | None = None) -> Iterator[None]:
-    """Report errors that a user can fix, and Ctrl-C with the command that resumes, on one line without a traceback."""
+    """Report errors that a user can fix, and Ctrl-C with the command that resumes, on one line without a traceback.
+
+    So are warnings to users, without a line of code.
+    """
+    show = warnings.showwarning
+
+    def show_concisely(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if category is UserWarning:
+            print(f"deepsimplex: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        else:
+            show(message, category, filename, lineno, file, line)
+
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.showwarning = show_concisely
+            yield
     except (ValueError, OSError, ImportError, MemoryError) as error:
         print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from error
@@ -69,7 +85,9 @@ def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) 
 def train(
     config: Config,
     overrides: Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the newest unfinished run")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue the newest run if it is unfinished, or make what it lacks")
+    ] = False,
     workers: Annotated[int, typer.Option("--workers", help="processes of this machine that train together")] = 1,
 ) -> None:
     """Train a classifier, evaluate it on the test samples and export it.
@@ -91,7 +109,7 @@ def train(
 @application.command()
 @_on_one_line()
 def evaluate(config: Config, overrides: Overrides = None) -> None:
-    """Evaluate the newest trained model of a configuration."""
+    """Evaluate the newest trained model of a configuration again, as it is."""
     _run("evaluate", config, overrides)
 
 

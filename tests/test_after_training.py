@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deepsimplex.calibration import ConformalSets, TemperatureScaling
+from deepsimplex.calibration import ConformalSets
 from deepsimplex.calibration.after_training import AfterTraining
 
 
@@ -107,14 +107,17 @@ def test_failed_fits_change_nothing(method):
         assert after.components() == before
 
 
-def test_components_are_restored_and_checked():
+def test_state_is_restored_and_checked():
     after, other = fitted(), AfterTraining(Softmax())
-    other.restore(after.components())
-    assert other.components() == after.components()
-    with pytest.raises(ValueError, match=r"calibration in the configuration must.*found Conformal"):
-        other.restore({**after.components(), "calibration": ConformalSets()})
-    with pytest.raises(ValueError, match=r"density in the configuration must.*found TemperatureScaling\(\)"):
-        other.restore({**after.components(), "density": TemperatureScaling()})
+    assert other.state() == {}
+    other.load_state(after.state())
+    x = draw()[0]
+    np.testing.assert_array_equal(other.familiarity(x), after.familiarity(x))
+    for name in ("calibration", "prediction_sets"):
+        assert getattr(other, name).get_config() == getattr(after, name).get_config()
+    after.calibration = ConformalSets()
+    with pytest.raises(ValueError, match="calibration must be a Calibration; found ConformalSets"):
+        other.load_state(after.state())
 
 
 def test_predictions_of_unfitted_components_raise():

@@ -29,18 +29,6 @@ return content;
 """
 
 
-FRAMES = """
-const frames = [];
-const visit = (node) => {
-  if (node.tagName === "IFRAME") frames.push(node);
-  if (node.shadowRoot) visit(node.shadowRoot);
-  for (const child of node.childNodes) visit(child);
-};
-visit(document.documentElement);
-return frames;
-"""
-
-
 TENSORBOARD = 'import runpy; runpy.run_module("tensorboard.main", run_name="__main__")'
 
 
@@ -107,7 +95,7 @@ def address(digits, tmp_path_factory):
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.cnn([8], units=16), ds.targets.CASIMAC("euclidean"), num_classes=10)
     model.compile("adam")
-    board = ds.monitoring.CalibrationBoard(folder, test, hparams={"chosen_by": "hand"})
+    board = ds.monitoring.CalibrationBoard(folder, test)
     callbacks = [keras.callbacks.TensorBoard(folder), board]
     model.fit(x[:320], y[:320], epochs=2, validation_data=test, verbose=0, callbacks=callbacks)
     with tensorboard(folder, tmp_path_factory.mktemp("said")) as address:
@@ -134,36 +122,3 @@ def test_images_are_displayed(driver, address):
     tags, widths = cards(driver, address, "pictures")
     assert tags == {f"pictures/{name}" for name in ("reliability", "latent_space", "highest_loss")}
     assert all(widths[tag] > 200 for tag in tags)
-
-
-@needs_browser
-@pytest.mark.slow
-def test_hyperparameters_are_displayed(driver, address):
-    open_page(driver, f"{address}/#hparams")
-    wanted = {"chosen_by", "target", "covariance", "readout", "learning_rate", "casimac", "hand", "isotropic"}
-    wait_for(lambda: wanted <= set(texts(driver)), f"the names and values {wanted}")
-    keep_screenshot(driver, "tensorboard_hparams")
-
-
-@needs_browser
-@pytest.mark.slow
-def test_latents_are_displayed_in_projector(driver, address):
-    open_page(driver, f"{address}/#projector")
-
-    def shown():
-        """The projector stands in a frame within a frame."""
-        driver.switch_to.default_content()
-        frames = driver.execute_script(FRAMES)
-        while frames:
-            driver.switch_to.frame(frames[0])
-            frames = driver.execute_script(FRAMES)
-        words = re.sub(r"\s+", " ", " ".join(texts(driver)))
-        wanted = (r"Points: ?360", r"Dimension: ?9", "assigned")
-        return all(re.search(pattern, words) for pattern in wanted)
-
-    wait_for(shown, "360 points of 9 dimensions with columns of their table")
-    time.sleep(3)  # they are drawn
-    driver.switch_to.default_content()
-    keep_screenshot(driver, "tensorboard_projector")
-    open_page(driver, f"{address}/data/plugin/projector/sprite_image?run=calibration&name=latent")
-    assert driver.execute_script("return document.images[0].naturalWidth") == 19 * 8

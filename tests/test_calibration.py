@@ -14,13 +14,20 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
 
 import deepsimplex as ds
-from deepsimplex.calibration import IsotonicCalibration, LatentScaling, PlattScaling, TemperatureScaling
+from deepsimplex.calibration import (
+    BiasCorrectedTemperature,
+    IsotonicCalibration,
+    LatentScaling,
+    PlattScaling,
+    TemperatureScaling,
+)
 from deepsimplex.latent import LatentGaussian
 
 few = settings(max_examples=25, deadline=None)
-MAPS = [TemperatureScaling, PlattScaling, IsotonicCalibration]
+MAPS = [TemperatureScaling, BiasCorrectedTemperature, PlattScaling, IsotonicCalibration]
 each_map = pytest.mark.parametrize("kind", MAPS)
 
 
@@ -80,14 +87,39 @@ def test_zero_probabilities_count_as_smallest_number():
     assert scaling.temperature_ < TemperatureScaling().fit(many_p, many_y).temperature_ < np.inf
 
 
-def test_unbounded_temperature_raises():
-    for p, y in ([[[0.6, 0.4]], [0]], [[[0.6, 0.4], [0.5, 0.5]], [0, 1]]):
-        with pytest.raises(ValueError, match=r"all . held-out samples are classified correctly.*PlattScaling"):
-            TemperatureScaling().fit(p, y)
-    for p, y in ([[[0.6, 0.4]], [1]], [[[0.7, 0.3], [0.9, 0.1]], [0, 1]]):
-        with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
-            TemperatureScaling().fit(p, y)
-    with pytest.raises(ValueError, match="all 1 held-out samples"):  # the other weighs nothing
+@pytest.mark.parametrize("p", [np.full((60, 3), 1 / 3), np.tile([[0.5, 0.5, 0.0]], (60, 1)), [[0.6, 0.4, 0.0]] * 60])
+def test_temperature_of_uninformative_probabilities_raises(p):
+    """Equal probabilities are ties, not right answers."""
+    y = np.arange(60) % 2 if np.max(p) < 0.6 else np.ones(60, int)
+    with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
+        TemperatureScaling().fit(p, y)
+    with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
+        TemperatureScaling().fit(np.asarray(p, np.float32), y)
+
+
+Y3 = np.arange(150) % 3
+RIGHT = {
+    "underconfident": 0.3 * np.eye(3)[Y3] + 0.7 / 3,
+    "certain": np.eye(3)[Y3],
+    "with zeros": np.where(np.eye(3)[Y3], 0.6, np.where(np.eye(3)[(Y3 + 1) % 3], 0.4, 0.0)),
+    "ties": np.where(np.eye(3)[(Y3 + 1) % 3], 0.2, 0.4),
+}
+
+
+@pytest.mark.parametrize("p", RIGHT.values(), ids=RIGHT)
+def test_temperature_of_right_answers_is_finite_and_warns(p):
+    """A class of 50 samples counts as one of 51 more, of any label: a third of it is right."""
+    with pytest.warns(UserWarning, match="none of the 150 held-out samples has a class"):
+        scaling = TemperatureScaling().fit(p, Y3)
+    calibrated = scaling.transform(p)
+    np.testing.assert_array_equal(np.argmax(calibrated, axis=1), np.argmax(p, axis=1))
+    if p is RIGHT["underconfident"]:
+        np.testing.assert_allclose(calibrated[range(150), Y3], (50 + 1 / 3) / 51, rtol=1e-6)
+    assert 0 < scaling.temperature_ <= 1
+
+
+def test_samples_without_weight_do_not_count_as_wrong():
+    with pytest.warns(UserWarning, match="none of the 1 held-out samples"):
         TemperatureScaling().fit([[0.6, 0.4], [0.9, 0.1]], [0, 1], sample_weight=[1, 0])
 
 
@@ -249,7 +281,7 @@ def test_invalid_input_raises(kind):
         kind().fit(p, y).transform(2 * p)
 
 
-@pytest.mark.parametrize("kind", [PlattScaling, IsotonicCalibration])
+@pytest.mark.parametrize("kind", [BiasCorrectedTemperature, PlattScaling, IsotonicCalibration])
 def test_missing_class_raises(kind):
     p, y = simulated(4, 60, seed=10)
     present = y != 2
@@ -346,8 +378,8 @@ def test_latent_scaling_in_graphs_and_config_round_trip():
 def test_uninformative_latents_raise():
     latent, _ = drawn_latents(3, 40, 15, 1.0, "isotropic")
     right = ds.readout.argmax(latent).argmax(axis=1)
-    with pytest.raises(ValueError, match=r"all 40 held-out samples are classified correctly.*PlattScaling"):
-        LatentScaling().fit(latent, right)
+    with pytest.raises(ValueError, match=r"factor must.*no likelier than by chance"):
+        LatentScaling().fit(LatentGaussian(np.zeros((40, 2)), np.ones((40, 1))), right)
     with pytest.raises(ValueError, match=r"factor must.*found one outside for the 40"):
         LatentScaling().fit(latent, (right + 1) % 3)
     with pytest.raises(ValueError, match=r"^y must.*found 5 in row 0"):
@@ -358,8 +390,58 @@ def test_uninformative_latents_raise():
         LatentScaling().transform(latent)
 
 
+@pytest.mark.parametrize("readout", ["argmax", "softmax"])
+@pytest.mark.parametrize("scale", [0.01, 3.0])
+def test_latent_scaling_of_right_answers_is_finite_and_warns(readout, scale):
+    """Smoothed labels are the frequencies to which probabilities are calibrated, whatever the latents' scale was."""
+    latent = LatentGaussian(ds.geometry.vertices(3)[Y3], np.full((150, 1), scale))
+    with pytest.warns(UserWarning, match="none of the 150 held-out samples has a class"):
+        scaling = LatentScaling().fit(latent, Y3, readout=readout)
+    p = getattr(ds.readout, readout)(scaling.transform(latent))
+    np.testing.assert_allclose(p[range(150), Y3], (50 + 1 / 3) / 51, atol=2e-3)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bias_corrected_temperature_of_two_classes_is_logistic_regression(weighted):
+    p, y = simulated(2, 300, seed=3, temperature=2.0)
+    weights = np.random.default_rng(0).uniform(size=300) if weighted else None
+    scaling = BiasCorrectedTemperature().fit(p, y, weights)
+    peer = LogisticRegression(C=np.inf, tol=1e-10, solver="newton-cholesky").fit(logit(p[:, 1:]), y, weights)
+    assert 1.0 / scaling.temperature_ == pytest.approx(peer.coef_[0, 0], rel=1e-4)
+    assert scaling.biases_[1] - scaling.biases_[0] == pytest.approx(peer.intercept_[0], rel=1e-3, abs=1e-4)
+
+
+def test_bias_corrected_temperature_recovers_class_weights_and_temperature():
+    """Of probabilities that are tilted by weights of the classes; a temperature alone leaves most of the error."""
+    p, y = simulated(4, 20000, seed=4)
+    w = np.array([1.0, 4.0, 0.5, 2.0])
+    tilted = softmax(np.log(p * w) * 2.0, axis=1)
+    scaling = BiasCorrectedTemperature().fit(tilted, y)
+    assert scaling.temperature_ == pytest.approx(2.0, rel=0.05)
+    np.testing.assert_allclose(scaling.biases_, np.mean(np.log(w)) - np.log(w), atol=0.07)
+    corrected = scaling.transform(tilted)
+    np.testing.assert_allclose(corrected.mean(axis=0), np.bincount(y) / len(y), atol=1e-5)
+    error = ds.evaluation.classwise_calibration_error
+    assert error(y, corrected) < 0.01 < 0.05 < error(y, TemperatureScaling().fit(tilted, y).transform(tilted))
+
+
+def test_bias_corrected_temperature_of_extreme_probabilities():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    with pytest.warns(UserWarning, match="none of the 60 held-out samples has a class"):
+        right = BiasCorrectedTemperature().fit(np.eye(3)[y], y).transform(np.eye(3))
+    assert np.isfinite(right).all()
+    assert right.diagonal().min() > 0.9
+    constant = BiasCorrectedTemperature().fit(np.full((60, 3), 1 / 3), y).transform(np.full((1, 3), 1 / 3))
+    np.testing.assert_allclose(constant[0], np.bincount(y) / 60, atol=1e-6)
+    opposite = 0.3 + 0.1 * (y[:, None] != np.arange(3)) - 0.03 * rng.random((60, 3))
+    with pytest.raises(ValueError, match="the likeliest temperature is infinite"):
+        BiasCorrectedTemperature().fit(opposite / opposite.sum(axis=1, keepdims=True), y)
+
+
 def test_unknown_calibration_raises():
-    assert list(ds.calibration.CALIBRATIONS) == ["temperature", "latent", "platt", "isotonic"]
+    names = "temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"
+    assert tuple(ds.calibration.CALIBRATIONS) == names
     with pytest.raises(ValueError, match=r"method must.*found 'plat'; did you mean 'platt'"):
         ds.calibration.CALIBRATIONS.get("plat")
     with pytest.raises(TypeError, match=r"method must.*found 3"):

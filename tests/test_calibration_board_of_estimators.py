@@ -15,7 +15,7 @@ X, y = load_wine(return_X_y=True)
 X, X_TEST, NAMES, NAMES_TEST = X[::2], X[1::2], np.array(["c", "a", "b"])[y[::2]], np.array(["c", "a", "b"])[y[1::2]]
 
 
-ONCE = {"validation_samples", "_hparams_/session_start_info", "_hparams_/session_end_info"}
+ONCE = {"validation_samples"}
 """Tags that are written at step 0, when a fit has ended."""
 
 

@@ -1,6 +1,7 @@
 """Data for fit other than arrays and tf.data: PyDatasets and generators, for every kind of target and head."""
 
 import gc
+import time
 import weakref
 
 import keras
@@ -9,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 import deepsimplex as ds
+from deepsimplex.classifier.model import SeededEpochs
+from deepsimplex.classifier.training_labels import KnownLatents
 
 
 class Batches(keras.utils.PyDataset):
@@ -83,14 +86,170 @@ def test_streams_train_like_arrays(small):
 
 
 @pytest.mark.slow
-def test_distance_targets_read_streams_once(small):
+def test_distance_targets_train_from_streams_as_from_arrays(small):
     (x, y), _ = small
-    arrays, from_dataset, from_generator = (make("casimac") for _ in range(3))
-    arrays.fit(x, y, epochs=1, batch_size=50, verbose=0)
-    from_dataset.fit(Batches(x, y), epochs=1, verbose=0)
-    from_generator.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
-    assert_same_weights(from_dataset, arrays)
-    assert_same_weights(from_generator, arrays)
+    arrays, *others = (make("casimac") for _ in range(6))
+    arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(50)
+    streams = [
+        (Batches(x, np.eye(10, dtype="float32")[y]), {"shuffle": False}),
+        (Batches(x, y, workers=2, use_multiprocessing=True), {"shuffle": False}),
+        (generator(x, y), {"steps_per_epoch": 4}),
+        (dataset, {}),
+        (dataset.repeat(), {"steps_per_epoch": 4}),
+    ]
+    for model, (stream, options) in zip(others, streams, strict=True):
+        model.fit(stream, epochs=2, verbose=0, **options)
+        assert_same_weights(model, arrays)
+
+
+class Trained(keras.layers.Layer):
+    """Identity that notes the first feature of the samples of every training batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.batches = []
+
+    def call(self, x, training=None):
+        if training and hasattr(x, "numpy"):
+            self.batches.append(x.numpy()[:, 0])
+        return x
+
+
+def noting(target="vertices"):
+    layer = Trained()
+    network = keras.Sequential([layer, keras.layers.Dense(2)])
+    model = ds.SimplexClassifier(network, target, num_classes=2, head="gaussian")
+    model.compile(keras.optimizers.SGD(0.01), run_eagerly=True)
+    return model, layer.batches
+
+
+@pytest.fixture
+def numbered():
+    """Samples that are known by their first feature."""
+    x = np.stack([np.arange(80.0), np.random.default_rng(0).normal(size=80)], axis=1).astype("float32")
+    return x, np.arange(80) % 2
+
+
+@pytest.mark.parametrize("target", ["vertices", "casimac"])
+@pytest.mark.parametrize("workers", [{}, {"workers": 3}, {"workers": 2, "use_multiprocessing": True}])
+def test_every_epoch_of_a_py_dataset_has_all_batches(workers, target, numbered, monkeypatch):
+    """However late the order is drawn."""
+    order = SeededEpochs.order
+
+    def late(self, *arguments):
+        time.sleep(0.02)
+        return order(self, *arguments)
+
+    monkeypatch.setattr(SeededEpochs, "order", late)
+    model, batches = noting(target)
+    model.fit(Batches(*numbered, size=10, **workers), epochs=3, verbose=0)
+    epochs = np.array(batches).reshape(3, 80)
+    for epoch in epochs:
+        np.testing.assert_array_equal(np.sort(epoch), np.arange(80))
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize("workers", [{}, {"workers": 3}, {"workers": 2, "use_multiprocessing": True}])
+def test_passes_of_a_py_dataset_may_take_several_epochs(workers, numbered):
+    model, batches = noting()
+    model.fit(Batches(*numbered, size=10, **workers), epochs=8, steps_per_epoch=3, verbose=0)
+    for epoch in np.array(batches).reshape(3, 80):
+        np.testing.assert_array_equal(np.sort(epoch), np.arange(80))
+
+
+def noisy(x):
+    return x + np.random.default_rng().normal(size=x.shape).astype("float32")
+
+
+class AugmentedBatches(Batches):
+    def __getitem__(self, index):
+        x, y = super().__getitem__(index)
+        return noisy(x), y
+
+
+def mapped(x, y):
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(10)
+    # Not a function of TensorFlow, which begins anew with every epoch once a seed was set.
+    return dataset.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(noisy, [x], tf.float32), [None, 2]), y))
+
+
+@pytest.mark.parametrize(
+    ("stream", "options"),
+    [
+        (mapped, {}),
+        (lambda x, y: mapped(x, y).repeat(), {"steps_per_epoch": 8}),
+        (lambda x, y: AugmentedBatches(x, y, size=10), {}),
+        (lambda x, y: AugmentedBatches(x, y, size=10, workers=2), {}),
+        (lambda x, y: ((noisy(x), y) for x, y in generator(x, y, 10)), {"steps_per_epoch": 8}),
+    ],
+    ids=["data_set", "endless_data_set", "py_dataset", "threads", "generator"],
+)
+def test_distance_targets_see_every_augmented_batch(stream, options, numbered):
+    x, y = numbered
+    model, batches = noting("casimac")
+    model.fit(stream(x, y), epochs=3, verbose=0, **options)
+    assert len(np.unique(np.concatenate(batches))) == 3 * 80
+
+
+def test_latents_of_augmented_samples_have_neighbors_among_those_read_before(numbered):
+    x, y = numbered
+    target = ds.targets.CASIMAC()
+    latents = target.fit_transform(x, y)
+    known = KnownLatents(target, (x, y), latents)
+    near = x[:6] + np.float32(0.25)
+    mixed = np.concatenate([x[4:8], near])
+    labels = np.concatenate([y[4:8], y[:6]])
+    expected = np.concatenate([latents.loc[4:8], target.transform(near, y[:6]).loc])
+    np.testing.assert_allclose(known.look_up((mixed, labels), labels).loc, expected)
+
+
+@pytest.mark.parametrize("kind", ["data_set", "generator"])
+def test_endless_streams_are_read_until_their_samples_repeat(kind, numbered):
+    """An epoch of two batches is a quarter of the samples."""
+    x, y = numbered
+    model, batches = noting("casimac")
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(80, seed=0).repeat().batch(10)
+    stream = dataset if kind == "data_set" else generator(x, y, 10)
+    model.fit(stream, epochs=8, steps_per_epoch=2, verbose=0)
+    assert sorted(model.target._samples[0][:, 0]) == list(range(80))
+    np.testing.assert_array_equal(np.unique(np.concatenate(batches)), np.arange(80))
+    expected = ds.targets.CASIMAC().fit(x, y)
+    np.testing.assert_allclose(model.target.transform(x, y).loc, expected.transform(x, y).loc, rtol=1e-5)
+
+
+def test_streams_that_never_repeat_raise_before_they_fill_memory(numbered, monkeypatch):
+    monkeypatch.setattr("deepsimplex.samples.samples._READ_AHEAD", 2000)
+    model, _ = noting("casimac")
+    with pytest.raises(ValueError, match=r"x must repeat its samples.*found new ones in each of 13 batches"):
+        model.fit(mapped(*numbered).repeat(), epochs=100, steps_per_epoch=2, verbose=0)
+    with pytest.raises(ValueError, match=r"x must be a finite stream.*steps_per_epoch"):
+        model.fit(mapped(*numbered).repeat(), epochs=2, verbose=0)
+
+
+@pytest.mark.parametrize("target", ["casimac", ds.targets.Mean(["casimac", "vertices"])])
+def test_soft_labels_with_distance_target_raise_and_name_what_takes_them(target, numbered):
+    """Mixup, smoothing and distillation: their classes alone would be other labels."""
+    x, y = numbered
+    soft = np.float32(0.8) * np.eye(2, dtype="float32")[y] + np.float32(0.1)
+    named = r"y must name one class per sample.*'vertices', 'ilr', 'dirichlet', 'one_hot'.*categorical_crossentropy"
+    model, _ = noting(target)
+    dataset = tf.data.Dataset.from_tensor_slices((x, soft)).batch(10)
+    for data in ((x, soft), (dataset,), (dataset.repeat(),), (Batches(x, soft, size=10),)):
+        with pytest.raises(ValueError, match=named):
+            model.fit(*data, steps_per_epoch=8, verbose=0)
+    for chosen, loss in ((target, "categorical_crossentropy"), ("vertices", None), ("ilr", None), ("one_hot", None)):
+        model, batches = noting(chosen)
+        model.compile(loss=loss, run_eagerly=True)
+        model.fit(dataset, verbose=0)
+        assert len(batches) == 8
+
+
+def test_augmentation_in_processes_with_distance_target_raises(numbered):
+    model, _ = noting("casimac")
+    dataset = AugmentedBatches(*numbered, size=10, workers=2, use_multiprocessing=True)
+    with pytest.raises(ValueError, match=r"x must repeat its samples.*use_multiprocessing=False"):
+        model.fit(dataset, epochs=1, verbose=0)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from training.benchmarks.deep import __main__ as benchmark
 from training.benchmarks.deep import images, measures, selection
 from training.benchmarks.deep.methods import METHODS, SETTINGS, Setting, Trained, augmented
 
-TRAINED = ["cross-entropy", "SNGP", "mixup", "deepsimplex"]
+TRAINED = ["cross-entropy", "SNGP", "deepsimplex"]
 
 
 @pytest.mark.slow

@@ -6,14 +6,17 @@ from functools import partial
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_iris, load_wine
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression, MultiTaskLasso
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -56,16 +59,15 @@ EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"
 def expected_failures(classifier):
     """Checks that a classifier cannot pass, with the reason."""
     if isinstance(classifier, ds.LatentRegressionClassifier):
-        return {EQUIVALENCE: "a repeated sample is its own nearest neighbor, and cv is a number of folds"}
+        return {EQUIVALENCE: "a repeated sample is its own nearest neighbor"}
     if isinstance(classifier, ds.estimators.SimplexNetworkClassifier):
         return {EQUIVALENCE: "minibatches are random"}
     return {}
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.slow
-@parametrize_with_checks(
-    [ds.LatentRegressionClassifier(BayesianRidge(), "casimac")], expected_failed_checks=expected_failures
-)
+@parametrize_with_checks([ds.LatentRegressionClassifier()], expected_failed_checks=expected_failures)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -199,12 +201,63 @@ def test_separate_inducing_points(inference, wine):
 def test_absent_class_keeps_column(wine):
     X, y, X_test, _ = wine
     some = y != 1
-    for classifier in (ds.SimplexGaussianProcess(classes=[0, 1, 2]), ds.SimplexGaussianProcess(classes=[2, 0, 1])):
-        classifier.fit(X[some], y[some])
-        p = classifier.predict_proba(X_test)
-        assert p.shape == (len(X_test), 3)
-        np.testing.assert_array_equal(classifier.classes_, classifier.classes)
-        assert p[:, classifier.classes.index(1)].max() < 0.34
+    p = [
+        ds.SimplexGaussianProcess(classes=classes).fit(X[some], y[some]).predict_proba(X_test)
+        for classes in ([0, 1, 2], [2, 0, 1])
+    ]
+    assert p[0].shape == (len(X_test), 3)
+    assert p[0][:, 1].max() < 0.34
+    np.testing.assert_array_equal(p[1], p[0])
+
+
+# What meta-estimators and scorers do with classes: any classifier is an example.
+UNSORTED = ds.GLVQ(classes=["white", "red", "amber"])
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "roc_auc_ovr", "neg_brier_score", "accuracy"])
+def test_scorers_do_not_depend_on_the_order_of_classes(scoring, wine):
+    X, y, *_ = wine
+    names = np.array(["red", "white", "amber"])[y]
+    scores = [cross_val_score(one, X, names, scoring=scoring, cv=3) for one in (UNSORTED, ds.GLVQ())]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_classes_of_soft_labels_name_their_columns(wine):
+    """The columns of probabilities are those of the sorted classes, from arrays and from streams of several batches."""
+    X, y, X_test, y_test = wine
+    soft, names = (0.9 * np.eye(3)[y] + 0.1 / 3).astype("float32"), np.array(["white", "red", "amber"])
+    process = ds.SimplexGaussianProcess(
+        "vertices", "stochastic", classes=names, inducing=20, epochs=5, scale_features=True
+    )
+    stream = tf.data.Dataset.from_tensor_slices((X, soft)).batch(30)
+    for data in ((stream,), (X, soft)):
+        classifier = clone(process).fit(*data)
+        np.testing.assert_array_equal(classifier.classes_, ["amber", "red", "white"])
+        assert classifier.score(X_test, names[y_test]) > 0.8
+
+
+RENUMBERING = {
+    "Voting": lambda one, X, y: VotingClassifier([("one", one)], voting="soft").fit(X, y),
+    "Bagging": lambda one, X, y: BaggingClassifier(one, 2).fit(X, y),
+    "Stacking": lambda one, X, y: StackingClassifier([("one", one)], cv=2).fit(X, y),
+    "cross_val_predict": lambda one, X, y: cross_val_predict(one, X, y, method="predict_proba", cv=2),
+    "OneVsRest": lambda one, X, y: OneVsRestClassifier(one).fit(X, y),
+}
+
+
+@pytest.mark.parametrize("fit", RENUMBERING.values(), ids=RENUMBERING)
+def test_meta_estimators_that_renumber_labels_are_named(fit, wine):
+    X, y, *_ = wine
+    with pytest.raises(ValueError, match=r"classes=.* does not: \[0, 1.*BaggingClassifier"):
+        fit(clone(UNSORTED), X, np.array(["red", "white", "amber"])[y])
+    fit(ds.GLVQ(classes=[2, 0, 1]), X, y)
+
+
+def test_class_numbers_in_place_of_names_raise_after_fit(wine):
+    X, y, *_ = wine
+    classifier = ds.GLVQ().fit(X, np.array(["red", "white", "amber"])[y])
+    with pytest.raises(ValueError, match=r"does not: \[0, 1, 2\], the first in row 0$"):
+        classifier.calibrate(X, y)
 
 
 def test_column_vector_labels_warn_at_caller(wine):
@@ -445,6 +498,46 @@ def test_transformed_target_regressor_uses_residuals(wine):
     X, y, *_ = wine
     regressor = TransformedTargetRegressor(BayesianRidge(), transformer=StandardScaler())
     assert ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y).residual_scale_ > 0
+
+
+CERTAIN = {
+    "argmax": ds.LatentRegressionClassifier(LinearRegression(), "vertices"),
+    "softmax": ds.LatentRegressionClassifier(LinearRegression(), "ilr"),
+    "diagonal": ds.LatentRegressionClassifier(BayesianRidge(), "ilr"),
+    "class without samples": ds.GLVQ(classes=[0, 1, 2, 3]),
+    "GPLVQ": ds.GPLVQ(),
+    "single precision": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, "vertices", epochs=2),
+}
+
+
+@pytest.mark.parametrize("calibration", [None, "temperature", "isotonic"])
+@pytest.mark.parametrize("classifier", CERTAIN.values(), ids=CERTAIN)
+def test_log_probabilities_have_one_floor(classifier, calibration, wine):
+    """Far from the training samples probabilities underflow; softmax ones below 1e-30 are averages over samples."""
+    X, y, X_test, y_test = wine
+    classifier = clone(classifier).fit(X, y)
+    if calibration is not None:
+        if len(classifier.classes_) > 3 and calibration == "isotonic":
+            pytest.skip("isotonic curves need samples of every class")
+        some_wrong = np.where(np.arange(len(y_test)) % 15, y_test, (y_test + 1) % 3)
+        classifier.calibrate(X_test, some_wrong, calibration)
+    far = np.concatenate([X_test, 1e2 * X_test, 1e5 * X_test])
+    p, logarithms = classifier.predict_proba(far), classifier.predict_log_proba(far)
+    least = np.finfo(p.dtype).tiny
+    assert logarithms.min() >= np.log(least)
+    np.testing.assert_allclose(logarithms, np.log(np.maximum(p, least)), rtol=0.03, atol=1e-6)
+    if calibration is None:
+        np.testing.assert_array_equal(classifier.decision_function(far).argmax(axis=1), classifier.predict(far))
+
+
+def test_diverging_network_raises_and_keeps_earlier_fit(wine):
+    X, y, X_test, _ = wine
+    network = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, head="gaussian", epochs=1)
+    p = network.fit(X, y).predict_proba(X_test)
+    network.set_params(optimizer={"class_name": "SGD", "config": {"learning_rate": 1e20}})
+    with pytest.raises(ValueError, match=r"optimizer must keep the network finite.*learning rate of 1e\+20"):
+        network.fit(X, y)
+    np.testing.assert_array_equal(network.predict_proba(X_test), p)
 
 
 class Patchy(MultiOutputMixin, RegressorMixin, BaseEstimator):

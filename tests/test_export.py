@@ -139,8 +139,8 @@ def test_uint8_images_are_scaled(classifier, data, tmp_path):
     outputs = ds.export.load_served(tmp_path / "bytes").predict(pixels)
     expected = classifier.predict_proba(pixels.astype("float32") / 255)
     np.testing.assert_allclose(outputs["class_probabilities"], expected, atol=1e-5)
-    with pytest.raises(ValueError, match=r"input_dtype must.*found 'int64'"):
-        classifier.export(tmp_path / "bytes", input_dtype="int64")
+    with pytest.raises(ValueError, match=r"input_dtype must.*found 'bytes'"):
+        classifier.export(tmp_path / "bytes", input_dtype="bytes")
 
 
 def test_saved_model_cli_runs(served, data, tmp_path):

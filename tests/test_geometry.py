@@ -110,6 +110,90 @@ def test_alr_divides_by_the_last_part():
     np.testing.assert_allclose(geometry.alr([2.0, 3.0, 4.0]), np.log([2 / 4, 3 / 4]))
 
 
+PARTS = [0.1, 0.3, 0.4, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (geometry.closure([[2, 2, 6], [4, 4, 2]]), [[0.2, 0.2, 0.6], [0.4, 0.4, 0.2]]),
+        (geometry.clr(PARTS), [-0.79451346, 0.30409883, 0.5917809, -0.10136628]),
+        (geometry.clr_inverse(PARTS), [0.21383822, 0.26118259, 0.28865141, 0.23632778]),
+        (geometry.ilr(PARTS), [-0.7768362, -0.68339802, 0.11704769]),
+        (geometry.alr(PARTS, reference=0), [1.09861229, 1.38629436, 0.69314718]),
+        (geometry.alr_inverse([1.09861229, 1.38629436, 0.69314718], reference=0), PARTS),
+        (geometry.perturb(PARTS, [1 / 6, 1 / 6, 1 / 3, 1 / 3]), [0.0625, 0.1875, 0.5, 0.25]),
+        (
+            geometry.multiplicative_replacement([[0.2, 0.4, 0.4, 0], [0, 0.5, 0.5, 0]]),
+            [[0.1875, 0.375, 0.375, 0.0625], [0.0625, 0.4375, 0.4375, 0.0625]],
+        ),
+    ],
+)
+def test_values_of_scikit_bio(values, expected):
+    """Those of the examples in its documentation."""
+    np.testing.assert_allclose(values, expected, atol=5e-9)
+
+
+WITH_AXIS = {
+    "closure": geometry.closure,
+    "clr": geometry.clr,
+    "clr_inverse": geometry.clr_inverse,
+    "ilr": geometry.ilr,
+    "ilr_inverse": geometry.ilr_inverse,
+    "alr": geometry.alr,
+    "alr_inverse": geometry.alr_inverse,
+    "multiplicative_replacement": geometry.multiplicative_replacement,
+}
+
+
+@pytest.mark.parametrize("function", WITH_AXIS.values(), ids=WITH_AXIS)
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_axis_of_the_parts(function, axis):
+    array = np.random.default_rng(0).gamma(1.0, size=(3, 4, 5))
+    moved = np.moveaxis(function(np.moveaxis(array, axis, -1)), -1, axis)
+    np.testing.assert_array_equal(function(array, axis=axis), moved)
+    for wrong in (3, 0.5, None):
+        with pytest.raises(ValueError, match=f"axis must.*found {wrong}"):
+            function(array, axis=wrong)
+
+
+@given(n=st.integers(2, 20), seed=seeds)
+@few
+def test_inverses_with_any_basis_and_reference(n, seed):
+    rng = np.random.default_rng(seed)
+    pi = geometry.closure(compositions(n, 4, seed))
+    basis = np.linalg.qr(rng.normal(size=(n - 1, n - 1)))[0] @ geometry.helmert(n)
+    z = geometry.ilr(pi, basis)
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), geometry.aitchison_norm(pi), rtol=1e-9)
+    np.testing.assert_allclose(geometry.ilr_inverse(z, basis), pi, rtol=1e-9)
+    np.testing.assert_allclose(geometry.clr_inverse(geometry.clr(pi)), pi, rtol=1e-9)
+    reference = int(rng.integers(-n, n))
+    ratios = np.delete(np.log(pi / pi[:, [reference]]), reference, axis=1)
+    np.testing.assert_allclose(geometry.alr(pi, reference), ratios, atol=1e-12)
+    np.testing.assert_allclose(geometry.alr_inverse(ratios, reference), pi, rtol=1e-9)
+
+
+@given(n=st.integers(2, 20), seed=seeds)
+@few
+def test_multiplicative_replacement_keeps_ratios_of_positive_parts(n, seed):
+    rng = np.random.default_rng(seed)
+    pi = compositions(n, 1, seed)[0]
+    zeros = rng.random(n) < 0.5
+    zeros[rng.integers(n)] = False
+    delta = rng.uniform(0.1, 0.9, n) / n
+    replaced = geometry.multiplicative_replacement(np.where(zeros, 0.0, pi), delta)
+    np.testing.assert_allclose(replaced.sum(), 1.0)
+    np.testing.assert_array_equal(replaced[zeros], delta[zeros])
+    ratios = replaced[~zeros] / pi[~zeros]
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-9)
+
+
+def test_closure_takes_zeros_and_extreme_parts():
+    np.testing.assert_array_equal(geometry.closure([[0, 1, 3], [0, 0, 2]]), [[0, 0.25, 0.75], [0, 0, 1]])
+    np.testing.assert_array_equal(geometry.closure([1e308, 1e308]), [0.5, 0.5])
+    np.testing.assert_array_equal(geometry.closure([5e-324, 0.0]), [1.0, 0.0])
+
+
 @given(n=st.integers(2, 100), seed=seeds, a=st.floats(-3, 3))
 @few
 def test_perturbation_and_powering_are_addition_and_scaling_in_ilr(n, seed, a):
@@ -160,7 +244,7 @@ def test_tau_of_a_constant_dimension_raises(constant):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: geometry.clr([0.5, 0.0, 0.5]), "pi must have positive parts.*Smooth"),
+        (lambda: geometry.clr([0.5, 0.0, 0.5]), "pi must have positive parts.*multiplicative_replacement"),
         (lambda: geometry.ilr([0.5, np.nan]), "pi must be finite"),
         (lambda: geometry.alr([0.5, np.inf]), "pi must be finite"),
         (lambda: geometry.clr([1.0]), r"^pi must.*found shape \(1,\)"),
@@ -172,6 +256,15 @@ def test_tau_of_a_constant_dimension_raises(constant):
         (lambda: geometry.from_probability_simplex([[0.0, 1.0]]), r"^s must.*found a smallest part of 0\.0"),
         (lambda: geometry.ilr_inverse(0.0), r"^z must.*found shape \(\)"),
         (lambda: geometry.alr_inverse(np.zeros((2, 0))), r"^a must.*found shape \(2, 0\)"),
+        (lambda: geometry.closure([1.0, -1.0]), r"pi must not have negative parts.*found a smallest part of -1\.0"),
+        (lambda: geometry.closure([0.0, 0.0]), "pi must not .* zeros alone"),
+        (lambda: geometry.ilr([1.0, 2.0], np.eye(2)), r"basis must have shape \[1, 2\].*found shape \(2, 2\)"),
+        (lambda: geometry.ilr_inverse([1.0], [[1.0, -1.0]]), "basis must have orthonormal rows"),
+        (lambda: geometry.alr([1.0, 2.0], 2), "reference must.*found 2"),
+        (lambda: geometry.alr_inverse([1.0], True), "reference must.*found True"),
+        (lambda: geometry.multiplicative_replacement([0.0, 1.0], 1.0), r"delta must.*found 1\.0"),
+        (lambda: geometry.multiplicative_replacement([0.0, 1.0], -0.1), r"delta must.*found -0\.1"),
+        (lambda: geometry.multiplicative_replacement([0.0, 1.0], [0.1] * 3), r"delta must.*found \[0\.1, 0\.1, 0\.1\]"),
         (lambda: geometry.tau_from(np.zeros(3)), r"latents must.*found shape \(3,\)"),
         (lambda: geometry.tau_from(np.zeros((0, 3))), r"latents must.*found 0"),
     ],

@@ -12,7 +12,7 @@ import pytest
 import deepsimplex as ds
 from deepsimplex._utils import archives
 from deepsimplex._utils.archives import check_archive, load_arrays, save_arrays
-from deepsimplex.datasets.files import read_npz
+from deepsimplex.datasets.npz_files import read_npz
 from deepsimplex.estimators.saving import KEY
 from deepsimplex.experiments import load_predictions
 
@@ -50,30 +50,31 @@ OTHERS = {
 }
 
 
-FITTED_AFTER_TRAINING = ["density", "calibration", "prediction_sets"]
-
-
-def parts(config, name):
-    """The dict in the configuration of a model that holds a part of this name."""
-    return config["config"]["after_training"] if name in FITTED_AFTER_TRAINING else config["config"]
-
-
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("name", ["backbone", "target", "head", "readout", *FITTED_AFTER_TRAINING])
+@pytest.mark.parametrize("name", ["backbone", "target", "head", "readout"])
 def test_configuration_with_invalid_part_raises(name, other, model, tmp_path):
     config = json.loads(model["config.json"])
-    parts(config, name)[name] = OTHERS[other]
+    config["config"][name] = OTHERS[other]
     path = written(tmp_path / "changed.keras", {**model, "config.json": json.dumps(config).encode()})
     with pytest.raises(ValueError, match=r"filepath: '.*changed.keras' holds no model that can be made again \(\w+: "):
         ds.load(path)
 
 
-@pytest.mark.parametrize(
-    "key", ["dtype", "backbone", "target", "head", "readout", "after_training", *FITTED_AFTER_TRAINING]
-)
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("name", ["density", "calibration", "prediction_sets"])
+def test_invalid_component_fitted_after_training_raises(name, other, model, tmp_path):
+    content = io.BytesIO(model["model.weights.h5"])
+    with h5py.File(content, "r+") as file:
+        file["vars/after_training"] = np.frombuffer(json.dumps({name: OTHERS[other]}).encode(), np.uint8)
+    path = written(tmp_path / "changed.keras", {**model, "model.weights.h5": content.getvalue()})
+    with pytest.raises(ValueError, match=r"filepath: '.*changed.keras' holds no model that can be made again \(\w+: "):
+        ds.load(path)
+
+
+@pytest.mark.parametrize("key", ["dtype", "backbone", "target", "head", "readout"])
 def test_configuration_without_part_raises(key, model, tmp_path):
     config = json.loads(model["config.json"])
-    del parts(config, key)[key]
+    del config["config"][key]
     path = written(tmp_path / "changed.keras", {**model, "config.json": json.dumps(config).encode()})
     with pytest.raises(ValueError, match=rf"changed.keras' holds no model .*KeyError: '{key}'"):
         ds.load(path)

@@ -151,7 +151,7 @@ def both_forms(loss, labels, p, **options):
     y = labels if kind.startswith("Sparse") else np.eye(L)[labels]
     expected = loss(y, p.astype("float32"), **options)
     outputs = {"log_probabilities": tf.constant(np.log(p), tf.float32)}
-    return expected, ProbabilityLoss(loss).compute({"label": tf.constant(labels)}, outputs, **options)
+    return expected, ProbabilityLoss(loss, L).compute({"label": tf.constant(labels)}, outputs, **options)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_keras_losses_agree_with_keras(loss):
 def test_cross_entropies_are_accurate_if_probabilities_underflow(loss):
     log_p = tf.Variable([[-1000.0, 0.0]])
     with tf.GradientTape() as tape:
-        value = ProbabilityLoss(get_loss(loss)).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
+        value = ProbabilityLoss(get_loss(loss), 2).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
     assert float(value) == pytest.approx(1000.0 * getattr(loss, "alpha", 1.0))
     assert float(tape.gradient(value, log_p)[0, 0]) == pytest.approx(-getattr(loss, "alpha", 1.0))
 
@@ -193,6 +193,7 @@ def test_cross_entropies_are_accurate_if_probabilities_underflow(loss):
         (keras.losses.categorical_crossentropy, keras.losses.CategoricalCrossentropy),
         ({"name": "categorical_focal_crossentropy", "gamma": 3.0}, keras.losses.CategoricalFocalCrossentropy),
         ("mse", keras.losses.MeanSquaredError),
+        ("crossentropy", keras.losses.CategoricalCrossentropy),
         ("hybrid", Hybrid),
         ({"name": "composition", "mass": 0.9}, Composition),
         ({"name": "latent_nll", "beta": 0.5}, LatentNLL),
@@ -210,7 +211,7 @@ def test_losses_by_name_and_configuration(identifier, kind):
 
 def test_function_as_loss_receives_labels_and_probabilities():
     labels, p = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.2, 0.8]])
-    loss = ProbabilityLoss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1))
+    loss = ProbabilityLoss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1), 2)
     value = loss.compute({"label": labels}, {"log_probabilities": tf.math.log(p)}, tf.constant([1.0, 2.0]))
     assert float(value) == pytest.approx((0.5 + 2 * 0.2) / 2)
 
@@ -227,4 +228,4 @@ def test_function_as_loss_receives_labels_and_probabilities():
 )
 def test_invalid_loss_raises(identifier, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        ProbabilityLoss(get_loss(identifier))
+        ProbabilityLoss(get_loss(identifier), 2)

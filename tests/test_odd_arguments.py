@@ -139,7 +139,7 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
         (lambda: readout.decision_function(LATENT, [0], 1), r"^j must.*found \[0\]"),
         (lambda: losses.composition(1e200 * P, 1e200 * np.eye(3), 1.0), r"loc and scores must.*found larger ones"),
         (lambda: plots.confusion_matrix([0, 1], P, ax=3), r"^ax must.*found 3"),
-        (lambda: plots.classwise_reliability([0, 1], P, classes=[None]), r"classes must.*found \[None\]"),
+        (lambda: plots.classwise_reliability([0, 1], P, only=[None]), r"only must.*found \[None\]"),
         (lambda: targets.CASIMAC(cache_dir=3), r"cache_dir must.*found 3"),
         (lambda: prototypes.fit_lvq(P, [0, 0.5], P, [0, 1]), r"^y must.*found 0.5 in row 1"),
         (lambda: prototypes.fit_glvq(P, [0, 1], P[:, :2], [0, 1]), r"X and W must.*found shapes \(2, 3\) and \(2, 2\)"),

@@ -32,11 +32,12 @@ KINDS = {
 }
 # Conversions take seconds: one format each where both have the same operations, and calibrations on the way.
 SERVED = {
-    "onnx": dict.fromkeys(KINDS) | {"argmax of three": "isotonic", "prototypes": "platt"},
+    "onnx": dict.fromkeys(KINDS)
+    | {"argmax of three": "isotonic", "argmax, full": "temperature", "prototypes": "platt"},
     "litert": {
         "argmax of three": "isotonic",
         "argmax, isotropic": "latent",
-        "argmax, full": "temperature",
+        "argmax, full": "bias_corrected_temperature",
         "softmax, isotropic": None,
         "prototypes": "platt",
         "variational": None,
@@ -72,7 +73,7 @@ def run_litert(path, x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the interpreter is about to move to another package
         serve = tf.lite.Interpreter(str(path)).get_signature_runner("serving_default")
-    outputs = [serve(image=one[None]) for one in x]
+    outputs = [serve(image=part) for part in (x[:1], x[1:])]  # batches of any size
     return {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
 
 

@@ -33,6 +33,18 @@ def test_coverage_on_exchangeable_samples(method, by_class):
     assert 0.785 < np.mean(covered) < 0.835
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_coverage_of_tied_scores_is_not_below_the_promise(method):
+    """Samples of equal probabilities, as of a tree's leaves, have equal sets; coverage may be above the promise."""
+    rng = np.random.default_rng(0)
+    leaves = np.array([[0.25, 0.25, 0.25, 0.25], [0.7, 0.1, 0.1, 0.1], [0.0, 0.5, 0.5, 0.0]])
+    leaf = rng.integers(3, size=4000)
+    y = np.array([rng.choice(4, p=leaves[k]) for k in leaf])
+    sets = ConformalSets(0.5, method).fit(leaves[leaf[:2000]], y[:2000]).predict(leaves[leaf])
+    assert len(np.unique(np.column_stack([leaf, sets]), axis=0)) == 3
+    assert ds.evaluation.coverage(y[2000:], sets[2000:]) > 0.46
+
+
 def slow_scores(method, p, u, penalty=0.01, free_classes=5):
     """As the papers write them, class by class."""
     scores = np.empty_like(p)

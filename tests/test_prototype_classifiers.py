@@ -335,7 +335,7 @@ def test_class_without_samples_has_probability_zero(classifier, wine):
     np.testing.assert_array_equal(classifier.classes_[decision.argmax(axis=1)], classifier.predict(X_test))
     assert np.isfinite(decision[:, [0, 2]]).all()
     alone = clone(classifier).fit(X[y == 0], y[y == 0])
-    np.testing.assert_array_equal(alone.predict_proba(X_test), [[0.0, 0.0, 1.0]] * len(X_test))
+    np.testing.assert_array_equal(alone.predict_proba(X_test), [[1.0, 0.0, 0.0]] * len(X_test))
 
 
 @each_classifier

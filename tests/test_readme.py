@@ -89,8 +89,7 @@ def calibrated(folder: Path, printed: str) -> None:
 
 def watched(folder: Path, printed: str) -> None:
     folders = {path.parent.name for path in (folder / "events").rglob("events.out.tfevents.*")}
-    assert folders == {"train", "calibration"}
-    assert len((folder / "events" / "calibration" / "latent.tsv").read_text().splitlines()) == 360
+    assert folders == {"events", "train", "calibration"}
 
 
 def figures(folder: Path, printed: str) -> None:

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, PredefinedSplit
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
+from deepsimplex.estimators.latent_regression import WeightedWhiteKernel
 
 NETWORK = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, epochs=1)
 CLASSIFIERS = {
@@ -72,6 +75,38 @@ def test_invalid_sample_weight_raises(classifier, weights, message, wine):
         clone(classifier).fit(*wine, sample_weight=weights)
 
 
+# Of the classes 0 and 1.
+INVALID_CLASS_WEIGHTS = [
+    ({0: -5}, r"class_weight\[0\] must.*found -5"),
+    ({0: np.nan}, r"class_weight\[0\] must.*found nan"),
+    ({0: np.inf}, r"class_weight\[0\] must.*found inf"),
+    ({1: 1e39}, r"class_weight\[1\] must.*found 1e\+39"),
+    ({0: None}, r"class_weight\[0\] must.*found None"),
+    ({0: "2"}, r"class_weight\[0\] must.*found '2'"),
+    ({0: [1.0]}, r"class_weight\[0\] must.*found \[1.0\]"),
+    ({7: 1.0}, "class_weight must.*classes 0, 1; found the class 7"),
+    ({"a": 1.0}, "class_weight must.*classes 0, 1; found the class 'a'"),
+    ({0: 0, 1: 0.0}, "class_weight must not be 0 for every class"),
+    (np.ones(2), "class_weight must be a dict.*found ndarray"),
+    ([1.0, 2.0], "class_weight must be a dict.*found list"),
+    (2.0, "class_weight must be a dict.*found float"),
+    ("balanced_subsample", "class_weight must be a dict.*found 'balanced_subsample'"),
+]
+
+
+@pytest.mark.parametrize(("weights", "message"), INVALID_CLASS_WEIGHTS)
+def test_invalid_class_weight_raises(weights, message):
+    X, y = np.eye(2, dtype="float32")[[0, 1] * 4], np.array([0, 1] * 4)
+    for kind in (ds.LVQ1, ds.LVQ2, ds.GLVQ, ds.GMLVQ, ds.GPLVQ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            kind(class_weight=weights).fit(X, y)
+    model = ds.SimplexClassifier(ds.backbones.mlp([2]), "vertices", num_classes=2, head="gaussian")
+    model.compile()
+    for method in (model.fit, model.train_on_batch):
+        with pytest.raises((TypeError, ValueError), match=message):
+            method(X, y, class_weight=weights)
+
+
 @pytest.mark.parametrize(
     "regressor", [BayesianRidge(), make_pipeline(BayesianRidge()), GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2)]
 )
@@ -84,10 +119,67 @@ def test_regressors_in_pipelines_receive_weights(regressor, wine):
     np.testing.assert_allclose(weighted.predict_latent(X).loc, repeated.predict_latent(X).loc, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("regressor", [None, KNeighborsRegressor(), make_pipeline(KNeighborsRegressor())])
-def test_regressor_without_sample_weight_raises(regressor, wine):
+@pytest.mark.parametrize(
+    "regressor", [GaussianProcessRegressor(), KNeighborsRegressor(), make_pipeline(KNeighborsRegressor())]
+)
+def test_regressor_without_sample_weight_takes_equal_weights_only(regressor, wine):
+    X, y = wine
     with pytest.raises(ValueError, match=r"sample_weight needs a regressor whose fit takes it.*found a (K|G)"):
-        ds.LatentRegressionClassifier(regressor, "ilr").fit(*wine, sample_weight=np.ones(60))
+        ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y, sample_weight=1.0 + np.arange(60) % 2)
+    weighted = ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y, sample_weight=np.full(60, 0.3))
+    plain = ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y)
+    np.testing.assert_allclose(weighted.predict_proba(X), plain.predict_proba(X), rtol=1e-9)
+
+
+def test_weights_divide_the_noise_of_the_default_regressor(wine):
+    """As repeated samples do, up to the likelihood of the noise."""
+    X, y = wine
+    weights = 1 + np.arange(len(X)) % 3
+    Z, every = (
+        ds.targets.ILR().fit_transform(X, np.unique(y, return_inverse=True)[1]).loc,
+        np.repeat(np.arange(len(X)), weights),
+    )
+    moments = [
+        GaussianProcessRegressor(Matern(2.0) + WeightedWhiteKernel(0.1, weights=given), optimizer=None)
+        .fit(X[rows], Z[rows])
+        .predict(X, return_std=True)
+        for rows, given in ((np.arange(len(X)), weights.astype(float)), (every, None))
+    ]
+    np.testing.assert_allclose(*moments, rtol=1e-6, atol=1e-9)
+    classifier = ds.LatentRegressionClassifier(target="ilr").fit(X, y, sample_weight=weights)
+    kernel = classifier.regressor_.kernel_
+    _, analytic = kernel(classifier.scaler_.transform(X), eval_gradient=True)
+    step = 1e-6
+    shifted = kernel.clone_with_theta(kernel.theta + np.array([0.0, step]))
+    numeric = (shifted(classifier.scaler_.transform(X)) - kernel(classifier.scaler_.transform(X))) / step
+    np.testing.assert_allclose(analytic[..., 1], numeric, rtol=1e-4, atol=1e-12)
+    assert classifier.score(X, y) == 1.0
+
+
+def test_weights_that_make_a_regressor_predict_nan_raise(wine):
+    X, y = wine
+    classifier = ds.LatentRegressionClassifier(BayesianRidge(), "vertices")
+    with pytest.raises(ValueError, match=r"regressor must.*BayesianRidge\(\) with a sample_weight that sums to 1:"):
+        classifier.fit(X, y, sample_weight=np.full(60, 1 / 60))
+    assert classifier.fit(X, y, sample_weight=np.ones(60)).score(X, y) == 1.0
+
+
+def test_folds_may_be_those_of_scikit_learn(wine):
+    """An iterable of splits is one of all rows, those without weight too."""
+    X, y = wine
+    weights = 1.0 * (np.arange(60) % 4 > 0)
+    rows = np.arange(60)
+    splits = [(rows[rows % 5 != k], rows[rows % 5 == k]) for k in range(5)]
+
+    def residual(cv, *data, **options):
+        return ds.LatentRegressionClassifier(LinearRegression(), "ilr", cv=cv).fit(*data, **options).residual_scale_
+
+    kept = weights > 0
+    expected = residual(PredefinedSplit((rows % 5)[kept]), X[kept], y[kept])
+    assert residual(splits, X, y, sample_weight=weights) == pytest.approx(expected, rel=1e-9)
+    for cv in (1, 2.5, "five", None):
+        with pytest.raises(ValueError, match=f"cv must.*found {cv!r}"):
+            residual(cv, X, y)
 
 
 @pytest.mark.filterwarnings("ignore:prototypes")

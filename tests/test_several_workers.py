@@ -43,7 +43,9 @@ def trained(strategy, rows, mapped, normalized, target, head, loss, optimizer):
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = ds.SimplexClassifier(network(normalized), target, 4, head=head)
         optimizer = keras.optimizers.get({"class_name": optimizer, "config": {"learning_rate": 1e-2}})
-        model.compile(optimizer, loss, ["accuracy", ds.metrics.ExpectedCalibrationError()])
+        # A few steps of one process take less time than to trace them.
+        metrics = ["accuracy", ds.metrics.ExpectedCalibrationError()]
+        model.compile(optimizer, loss, metrics, run_eagerly=strategy is None)
     model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0)
     last = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
     return last.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()

@@ -8,10 +8,10 @@ import keras
 import numpy as np
 import pytest
 
+from tests.local_data import LOCAL_DATA
 from training.tables.paper_table import DataFolder, MissingDataError
 from training.tables.uci import AMINO_ACIDS, SETS, UCIData, checksum
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 ROWS = {
     "alcohol": ("a;b;c;d;e;f;g;h;i;j;1;2;3;4;5", "-10,06;1;2;3;4;5;6;7;8;9,5;0;0;1;0;0"),
     "climate": (" Study Run a b outcome", "  1   2 0.25 5e-01 1\n  1   3 0.5  0.75 0"),
@@ -61,10 +61,10 @@ def test_amino_acids_are_one_hot(tmp_path):
     np.testing.assert_array_equal(read[1], y)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the real data sets")
+@pytest.mark.skipif(not LOCAL_DATA.is_dir(), reason="needs DEEPSIMPLEX_TEST_DATA: tables of the UCI repository")
 @pytest.mark.parametrize("name", SETS)
 def test_checksums_of_real_data(name):
-    with np.load(SHARED / f"{name}.npz") as arrays:
+    with np.load(LOCAL_DATA / f"{name}.npz") as arrays:
         assert checksum(arrays["X"], arrays["y"]) == SETS[name].checksum
 
 

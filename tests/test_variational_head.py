@@ -468,10 +468,23 @@ def test_fit_adapts_once_and_counts_samples(fitted, four, tmp_path):
     assert not ds.load(tmp_path / "fresh.keras").head.adapted
 
 
-def test_training_without_number_of_samples_raises():
-    layer = ds.heads.VariationalGaussianProcess(4, M)
+def test_head_in_functional_model_trains_with_effective_samples():
+    inputs = keras.Input(FEATURES.shape[1:])
+    model = keras.Model(inputs, ds.heads.VariationalGaussianProcess(4, M)(inputs))
+    model.compile("sgd", {"loc": "mse", "scale": None}, run_eagerly=True)
+    with pytest.warns(UserWarning, match="divided by effective_samples=600, .*Call adapt"):
+        model.fit(FEATURES, np.zeros((len(FEATURES), 3)), verbose=0)
+    head = model.layers[-1]
+    assert float(head.sample_count) == 600
+    head.adapt(FEATURES)
+    model.fit(FEATURES, np.zeros((len(FEATURES), 3)), verbose=0)
+    assert float(head.sample_count) == len(FEATURES)
+
+
+def test_training_without_any_number_of_samples_raises():
+    layer = ds.heads.VariationalGaussianProcess(4, M, effective_samples=None)
     layer(FEATURES)
-    with pytest.raises(ValueError, match="num_samples must be known in training"):
+    with pytest.raises(ValueError, match="num_samples or effective_samples must be given in training"):
         layer(FEATURES, training=True)
 
 

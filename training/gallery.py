@@ -106,7 +106,7 @@ def latent_space() -> Figure:
 
 def latent_space_of_three() -> Figure:
     _, y, _, latent, scores = network_outputs()
-    return ds.plots.latent_space(latent, y, classes=[1, 8, 9], scores=scores)
+    return ds.plots.latent_space(latent, y, only=[1, 8, 9], scores=scores)
 
 
 def learning_curves() -> Figure:

@@ -139,15 +139,13 @@ def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDA
                 np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
 
 
-def load_arrays(path: str | os.PathLike[str], key: str, *, unsigned: bool = False) -> dict[str, NDArray[Any]]:
+def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any]]:
     """Read the arrays that ``save_arrays`` wrote under the same key.
 
     Parameters
     ----------
     path : path-like
     key : str
-    unsigned : bool
-        Accept a file without checksum, as ``numpy.savez`` writes it. Default False.
 
     Returns
     -------
@@ -174,8 +172,7 @@ def load_arrays(path: str | os.PathLike[str], key: str, *, unsigned: bool = Fals
     # NumPy does not close a file that it opened itself if the archive is truncated.
     with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    digest = arrays.pop("digest", None)
-    if not (unsigned and digest is None) and str(digest) != _digest(key, arrays):
+    if str(arrays.pop("digest", None)) != _digest(key, arrays):
         raise ValueError("its checksum does not fit")
     return arrays
 

@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.portable_operations import portable_format
+
 # Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
 _BUDGET = 2**20
 
@@ -51,7 +53,7 @@ def num_rows(samples: Any, name: str = "samples") -> int:
     shape = first.shape if hasattr(first, "shape") else np.shape(first)
     if len(shape) == 0:
         raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found a single number")
-    return len(first)
+    return int(shape[0])
 
 
 def is_sliced_by_rows(X: Any) -> bool:
@@ -101,12 +103,14 @@ def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
     >>> not_finite(np.array([[0.0, 1.0], [np.nan, 2.0]]))
     (1, 0)
     """
-    for rows in row_blocks(X):
+    most = rows_at_once(math.prod(X.shape[1:]))
+    for first in range(0, len(X), most):
+        block = X[first : first + most]
         with np.errstate(over="ignore"):  # numbers beyond single precision become infinite
-            finite = np.isfinite(X[rows] if dtype is None else X[rows].astype(dtype, copy=False))
+            finite = np.isfinite(block if dtype is None else block.astype(dtype, copy=False))
         if not finite.all():
             row, *others = np.argwhere(~finite)[0].tolist()
-            return rows.start + row, *others
+            return first + row, *others
     return None
 
 
@@ -121,7 +125,8 @@ def in_row_batches(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, mos
     The gradient computes them again, batch by batch.
     """
     rows = loc.shape[0]
-    if rows is not None and rows <= most:
+    # LiteRT's loops need shapes that are known when the file is written.
+    if (rows is not None and rows <= most) or portable_format.get() == "litert":
         return compute(loc, scale)
 
     def apply(function: Callable[..., Any], signature: Any, *arguments: Any) -> Any:

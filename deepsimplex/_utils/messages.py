@@ -33,6 +33,18 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 
+def listed(items: Iterable[Any], most: int = 20) -> str:
+    """Join items by commas; beyond ``most`` of them say how many there are.
+
+    Examples
+    --------
+    >>> listed([4, 9, 12], most=2)
+    '4, 9 and 1 more'
+    """
+    texts = [str(item) for item in items]
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that points at the line of the caller's code, however deep in the package it is issued.
 

@@ -1,6 +1,6 @@
 """Inputs of Keras models by name: keys of a dict of inputs, else names of the ``keras.Input``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -26,6 +26,19 @@ def input_shapes(model: Any) -> dict[str, tuple[int | None, ...]]:
         inputs = {tensor.name: tensor for tensor in (inputs if isinstance(inputs, list | tuple) else [inputs])}
     flat = all(isinstance(tensor, keras.KerasTensor) for tensor in inputs.values())
     return {name: tuple(tensor.shape[1:]) for name, tensor in inputs.items()} if flat else {}
+
+
+def by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:
+    """Return a structure of values, one for each input, by name; in the order of the names unless it is a dict.
+
+    Examples
+    --------
+    >>> by_name(["image", "table"], ["uint8", "float32"])
+    {'image': 'uint8', 'table': 'float32'}
+    """
+    if isinstance(inputs, Mapping) and len(names) > 1:
+        return {name: inputs.get(name) for name in names}
+    return {} if inputs is None else dict(zip(names, keras.tree.flatten(inputs), strict=False))
 
 
 def as_inputs(model: Any, samples: Mapping[str, Any]) -> Any:

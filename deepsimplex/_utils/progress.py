@@ -12,7 +12,7 @@ BAR_SECONDS = 0.1  # minimum time between updates of the bar
 
 @contextmanager
 def progress(
-    description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: int = 0
+    description: str, total: float, show: bool | None = None, *, unit: str = "steps"
 ) -> Iterator[Callable[[float], None]]:
     """Show percentage, rate and time left of work that takes longer than ``PATIENCE_SECONDS``.
 
@@ -30,9 +30,6 @@ def progress(
         elsewhere, too; False never shows anything.
     unit : str
         What is counted, in the plural. The default is "steps".
-    done : int
-        Units of the total that were done before an interruption. They count as done, but not in the rate.
-        The default is 0.
 
     Yields
     ------
@@ -74,7 +71,7 @@ def progress(
         get_time=time.monotonic,
         speed_estimate_period=math.inf,
     )
-    bar.add_task(description, total=total, completed=done, rate="")
+    bar.add_task(description, total=total, rate="")
     task = bar.tasks[0]
     bar.advance(task.id, 0)  # the rate is measured from here on
     begun = time.monotonic()

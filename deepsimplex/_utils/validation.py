@@ -1,7 +1,7 @@
 """Check numbers, arrays, labels, class probabilities and sample weights; raise errors that name the argument."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -346,11 +346,20 @@ def check_labels_and_probabilities(
     array([1, 0])
     """
     probabilities = check_probabilities(p)
-    samples, n = probabilities.shape
-    hint = "Names become numbers with [names.index(label) for label in y], names = list(model.classes_) those of the "
-    hint += "columns of p. Or pass classes=names to a function that takes it"
-    names = None if classes is None else check_class_names(classes, n)
-    return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
+    return check_labels_beside(y, "p", probabilities.shape, classes), probabilities
+
+
+def check_labels_beside(
+    y: ArrayLike, of: str, shape: tuple[int, ...], classes: Sequence[Any] | None, name: str = "y"
+) -> NDArray[np.int64]:
+    """Return labels as class numbers [N]: as many as the rows of an array ``of`` of a shape [N, n].
+
+    ``classes``, if given, names its n columns, and ``y`` then holds names.
+    """
+    rows, n = shape
+    names = None if classes is None else check_class_names(classes, n, of=of)
+    hint = "Pass the names of the classes, in the order of the columns, as classes: classes=model.classes_"
+    return check_labels(y, n, name=name, rows=rows, of=of, classes=names, hint=hint)[0]
 
 
 def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: str = "sample_weight") -> NDArray[Any]:
@@ -366,6 +375,29 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
         value = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
         wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
         raise ValueError(f"{name} must be {wanted}; found {value}")
+    return weights
+
+
+def check_class_weight(given: Any, classes: Sequence[Any], hint: str = "dict(enumerate(weights))") -> dict[Any, float]:
+    """Return the weight of every class, finite and not negative, 1 for classes that are left out, not all zero.
+
+    Examples
+    --------
+    >>> check_class_weight({1: 5}, range(2))
+    {0: 1.0, 1: 5.0}
+    """
+    if not isinstance(given, Mapping):
+        value = repr(given) if isinstance(given, str) else type(given).__name__
+        raise TypeError(f"class_weight must be a dict of weights by class, such as {hint}; found {value}")
+    weights = dict.fromkeys(classes, 1.0)
+    for known, weight in given.items():
+        if not isinstance(known, Hashable) or known not in weights:
+            shown = ", ".join(map(repr, [*weights][:10])) + (", ..." if len(weights) > 10 else "")
+            raise ValueError(f"class_weight must hold weights of the classes {shown}; found the class {known!r}")
+        largest = float(np.finfo(np.float32).max)
+        weights[known] = check_number(weight, f"class_weight[{known!r}]", least=0, below=largest)
+    if not any(weights.values()):
+        raise ValueError("class_weight must not be 0 for every class; found zeros")
     return weights
 
 

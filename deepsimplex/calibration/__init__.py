@@ -6,6 +6,7 @@ classifier. They can also be used alone, with the outputs of any other classifie
 """
 
 from deepsimplex.calibration.after_training import CALIBRATIONS, DENSITIES
+from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
 from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
 from deepsimplex.calibration.conformal_sets import ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
@@ -19,6 +20,7 @@ from deepsimplex.calibration.temperature import TemperatureScaling
 __all__ = [
     "CALIBRATIONS",
     "DENSITIES",
+    "BiasCorrectedTemperature",
     "Calibration",
     "ConformalSets",
     "FeatureDensity",

@@ -1,14 +1,18 @@
 """Calibration, conformal prediction sets and feature density of a trained classifier, as one object."""
 
 import copy
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
+import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.registry import Registry
+from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
@@ -24,6 +28,7 @@ CALIBRATIONS: Registry[Calibration] = Registry(
     Calibration,
     {
         "temperature": TemperatureScaling,
+        "bias_corrected_temperature": BiasCorrectedTemperature,
         "latent": LatentScaling,
         "platt": PlattScaling,
         "isotonic": IsotonicCalibration,
@@ -181,12 +186,24 @@ class AfterTraining:
         """Return density, calibration and sets by name, None for those that are not fitted."""
         return {name: getattr(self, name) for name in _COMPONENTS}
 
-    def restore(self, components: dict[str, Any]) -> None:
-        """Restore the components from a configuration; raise ValueError for a value of another type."""
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what is fitted as arrays by name, which Keras saves with the weights; none if nothing is fitted."""
+        fitted = {name: component for name, component in self.components().items() if component is not None}
+        density = {} if self.density is None else self.density.state()
+        text = json.dumps(keras.saving.serialize_keras_object(fitted))
+        members = {"after_training": np.frombuffer(text.encode(), np.uint8)} if fitted else {}
+        return {**members, **{f"density_{name}": np.asarray(array) for name, array in density.items()}}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``state`` returned; raise ValueError for a component of another type."""
+        members = json.loads(state["after_training"].astype(np.uint8).tobytes())
         for name, (kind, *_) in _COMPONENTS.items():
-            if not isinstance(components[name], kind | None):
-                raise ValueError(f"{name} in the configuration must be a {kind.__name__}; found {components[name]!r}")
-            setattr(self, name, components[name])
+            component = keras.saving.deserialize_keras_object(members.get(name))
+            if not isinstance(component, kind | None):
+                raise ValueError(f"{name} must be a {kind.__name__}; found {component!r}")
+            setattr(self, name, component)
+        if self.density is not None:
+            self.density.load_state({name: state[f"density_{name}"] for name in self.density.fitted_attributes})
 
 
 def _removes(x: Any, y: Any, method: str) -> bool:

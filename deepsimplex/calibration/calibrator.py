@@ -1,6 +1,7 @@
 """Base classes of the calibrations: fitted on held-out outputs of a classifier, applied to latents or probabilities."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
 import keras
@@ -8,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
@@ -96,7 +98,14 @@ class ProbabilityCalibration(Calibration):
     def _transform(self, p: Any, floor: float) -> Any:
         """Calibrate probabilities, a tensor [N, n], float64 except for export formats without it."""
 
-    def fit(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        p: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
+    ) -> Self:
         """Fit to the class probabilities of held-out samples and their labels.
 
         Parameters
@@ -105,9 +114,11 @@ class ProbabilityCalibration(Calibration):
             Uncalibrated class probabilities of samples that the classifier was not trained on: its calibration on
             the training samples differs from that on new ones.
         y : array_like, shape [N] or [N, 1]
-            Class numbers 0..n-1.
+            True classes: numbers 0..n-1, or names that ``classes`` holds.
         sample_weight : array_like, shape [N], optional
             Not negative; samples of weight 0 are left out.
+        classes : sequence of length n, optional
+            The name of each column of ``p``: ``model.classes_``.
 
         Returns
         -------
@@ -118,7 +129,7 @@ class ProbabilityCalibration(Calibration):
         TypeError, ValueError
             For invalid labels, probabilities or weights, and where the samples do not determine the fit.
         """
-        labels, probabilities = check_labels_and_probabilities(y, p)
+        labels, probabilities = check_labels_and_probabilities(y, p, classes)
         weights = check_sample_weight(sample_weight, len(labels))
         positive = weights > 0
         floor = float(np.finfo(probabilities.dtype).tiny)
@@ -141,9 +152,9 @@ class ProbabilityCalibration(Calibration):
         self._check_fitted()
         return self.apply_probabilities(p if is_tensor(p) else check_probabilities(p))
 
-    def fit_transform(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
-        """Fit to samples and calibrate the same samples, which are then better calibrated than new ones."""
-        return self.fit(p, y, sample_weight).transform(p)
+    def fit_transform(self, p: ArrayLike, y: ArrayLike, *args: Any, **options: Any) -> NDArray[Any]:
+        """Fit as ``fit`` and calibrate the same samples, which are then better calibrated than new ones."""
+        return self.fit(p, y, *args, **options).transform(p)
 
     def fit_outputs(
         self, y: Any, *, probabilities: Any, latent: Any = None, readout: Any = None, sample_weight: Any = None
@@ -168,6 +179,21 @@ def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
             f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
             f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')"
         )
+
+
+def smoothed_labels(y: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """Return shares of the classes [N, n] for samples of which none has a class likelier than its own, and warn of it.
+
+    As in Platt's scaling, every class counts one more sample, shared equally by all labels: the parameters that are
+    likeliest for these shares are finite.
+    """
+    warn_caller(
+        f"none of the {len(y)} held-out samples has a class that is likelier than its true one, so that no finite "
+        "calibration is the likeliest: it is fitted to smoothed labels, as if every class had one more sample of any "
+        "label. Hold out more samples"
+    )
+    counts = np.bincount(y, weights, n)[y][:, np.newaxis]
+    return (counts * np.eye(n)[y] + 1.0 / n) / (counts + 1.0)
 
 
 def check_columns(p: Any, fitted: int) -> None:

@@ -1,6 +1,7 @@
 """Split conformal prediction: sets of classes that hold the true one with a guaranteed frequency."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import keras
@@ -64,11 +65,15 @@ class ConformalSets(Fitted):
     Notes
     -----
     Of m held-out samples with the scores s_i of their true classes the threshold is the k-th smallest,
-    k = ceil((m + 1) coverage). The true class of a new sample is in its set with probability ``coverage`` to
-    ``coverage`` + 1 / (m + 1), over draws of both (Vovk et al. 2005). Scores of a class y of rank r: "lac" 1 - p_y
-    (Sadinle et al. 2019); "aps" the sum of the probabilities down to p_y minus u p_y (Romano et al. 2020); "raps"
-    penalty * max(r - free_classes, 0) more (Angelopoulos et al. 2021). The random u in [0, 1) is drawn from the
-    probabilities themselves: a sample has the same set in any batch.
+    k = ceil((m + 1) coverage). The true class of a new sample is in its set with probability at least ``coverage``,
+    and, if no two scores are equal, at most ``coverage`` + 1 / (m + 1), over draws of both (Vovk et al. 2005). Scores
+    of a class y of rank r: "lac" 1 - p_y (Sadinle et al. 2019); "aps" the sum of the probabilities down to p_y minus
+    u p_y (Romano et al. 2020); "raps" penalty * max(r - free_classes, 0) more (Angelopoulos et al. 2021).
+
+    The random u in [0, 1) is drawn from the probabilities themselves: a sample has the same set in any batch. Samples
+    of equal probabilities, as of a tree or of quantized outputs, therefore have equal u, where the papers draw one for
+    each: their scores are tied, and coverage may exceed the upper bound, by as much as the ties' share. With all
+    probabilities 1 / n "lac" holds every class.
 
     Examples
     --------
@@ -102,12 +107,13 @@ class ConformalSets(Fitted):
         self.free_classes = check_whole(free_classes, "free_classes", 0)
         self.seed = check_whole(seed, "seed", 0)
 
-    def fit(self, p: ArrayLike, y: ArrayLike) -> "ConformalSets":
+    def fit(self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> "ConformalSets":
         """Fit the thresholds to class probabilities [N, n] of held-out samples and their labels [N].
 
-        The samples must not have been used to train, nor to calibrate, the classifier.
+        The samples must not have been used to train, nor to calibrate, the classifier. Labels are numbers 0..n-1, or
+        names that ``classes`` holds, the name of each column of ``p``.
         """
-        labels, probabilities = check_labels_and_probabilities(y, p)
+        labels, probabilities = check_labels_and_probabilities(y, p, classes)
         scores = self._scores(tf.constant(probabilities, tf.float64)).numpy()
         true_class_scores = scores[np.arange(len(labels)), labels]
         groups = {"": true_class_scores}

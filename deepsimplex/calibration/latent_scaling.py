@@ -1,6 +1,6 @@
 """Latent scaling: multiply scale and mean of latent Gaussians by the likeliest factors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import keras
@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_sample_weight
-from deepsimplex.calibration.calibrator import Calibration
+from deepsimplex._utils.validation import check_labels_beside, check_sample_weight
+from deepsimplex.calibration.calibrator import Calibration, smoothed_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 
@@ -62,6 +62,8 @@ class LatentScaling(Calibration):
         scores: ArrayLike | None = None,
         readout: str | keras.layers.Layer = "argmax",
         sample_weight: ArrayLike | None = None,
+        *,
+        classes: Sequence[Any] | None = None,
     ) -> Self:
         """Fit to the latents of held-out samples and their labels.
 
@@ -70,13 +72,15 @@ class LatentScaling(Calibration):
         latent : LatentGaussian or dict
             Uncalibrated latents, N of them.
         y : array_like, shape [N] or [N, 1]
-            Class numbers 0..n-1.
+            True classes: numbers 0..n-1, or names that ``classes`` holds.
         scores : array_like, shape [n, L], optional
             Scores S by which latents are read out; None stands for the vertices.
         readout : {"argmax", "softmax"} or keras.layers.Layer
             Readout of the latents. Default "argmax".
         sample_weight : array_like, shape [N], optional
             Not negative; samples of weight 0 are left out.
+        classes : sequence of length n, optional
+            The name of each class, in the order of the scores.
 
         Returns
         -------
@@ -85,8 +89,14 @@ class LatentScaling(Calibration):
         Raises
         ------
         TypeError, ValueError
-            For invalid labels or weights, and if the likeliest factor is out of bounds: all held-out samples are
-            classified correctly, or their classes are no likelier than by chance.
+            For invalid labels or weights, and if the classes of the held-out samples are no likelier than by chance: no
+            factor, or one out of bounds, is the likeliest.
+
+        Warns
+        -----
+        UserWarning
+            If no class is likelier than the true one in any held-out sample. The likeliest scale would be 0; labels
+            are then smoothed, as if every class had one more sample, shared equally by all labels.
         """
         latents = LatentGaussian.of(latent).numpy()
         # float32 is faster, and precise enough for factors to within a thousandth.
@@ -96,20 +106,22 @@ class LatentScaling(Calibration):
         positive = weights > 0
         latents, weights = latents[positive], weights[positive]
         logarithms = layer.log_probabilities(_tensors(latents, 1.0, 1.0)).numpy()
-        labels, _ = check_labels(y, logarithms.shape[1], rows=len(positive), of="latent")
+        labels = check_labels_beside(y, "latent", (len(positive), logarithms.shape[1]), classes)
         labels = labels[positive]
-        if np.all(logarithms[np.arange(len(labels)), labels] >= logarithms.max(axis=1)):
-            raise ValueError(
-                f"the likeliest scale is 0: all {len(labels)} held-out samples are classified correctly. Hold out more "
-                "samples, or use PlattScaling (method='platt')"
-            )
-        nll = _negative_log_likelihood(latents, labels, weights, layer)
+        n = logarithms.shape[1]
+        largest = logarithms.max(axis=1)
+        all_right = bool(np.all(logarithms[np.arange(len(labels)), labels] >= largest))
+        informative = bool(np.any(logarithms.min(axis=1) < largest))
+        shares = smoothed_labels(labels, weights, n) if all_right and informative else np.eye(n)[labels]
+        nll = _negative_log_likelihood(latents, shares, weights, layer)
         scale_only = layer.scale_invariant
         mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
-        if abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE:
+        outside = abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE
+        if not informative or (outside and not all_right):
             raise ValueError(
                 f"the likeliest factor must lie between 0.01 and 100; found one outside for the {len(labels)} held-out "
-                "samples. Check that labels and latents belong together, or hold out more samples"
+                "samples, whose classes are no likelier than by chance. Check that labels and latents belong together, "
+                "or hold out more samples"
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
         return self
@@ -157,18 +169,18 @@ def _tensors(latent: LatentGaussian, mean: Any, scale: Any) -> dict[str, Any]:
 
 
 def _negative_log_likelihood(
-    latent: LatentGaussian, labels: NDArray[np.int64], weights: NDArray[np.float64], layer: Any
+    latent: LatentGaussian, shares: NDArray[np.float64], weights: NDArray[np.float64], layer: Any
 ) -> Callable[[float, float], float]:
-    """Return the mean NLL as a function of the logarithms of the factors of mean and scale."""
+    """Return the mean NLL of labels, as shares [N, n], as a function of the logarithms of the factors."""
 
     @tf.function(autograph=False)
-    def true_class_log_probabilities(mean: Any, scale: Any) -> Any:
-        logarithms = layer.log_probabilities(_tensors(latent, mean, scale))
-        return tf.cast(tf.gather(logarithms, labels, batch_dims=1), tf.float64)
+    def log_likelihoods(mean: Any, scale: Any) -> Any:
+        logarithms = tf.cast(layer.log_probabilities(_tensors(latent, mean, scale)), tf.float64)
+        return tf.reduce_sum(tf.math.multiply_no_nan(logarithms, shares), axis=1)
 
     def nll(mean: float, scale: float) -> float:
         factors = (tf.constant(np.exp(factor), tf.float32) for factor in (mean, scale))
-        return -float(np.average(true_class_log_probabilities(*factors).numpy(), weights=weights))
+        return -float(np.average(log_likelihoods(*factors).numpy(), weights=weights))
 
     return nll
 

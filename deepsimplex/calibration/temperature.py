@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.calibrator import ProbabilityCalibration
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_labels
 
 # Largest 1 / T that is tried: probabilities are 0 and 1 long before.
 _LARGEST_INVERSE = 2.0**40
+# Slopes per sample that are round-off, of probabilities that are all equal.
+_ROUND_OFF = 1e-12
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -27,8 +29,15 @@ class TemperatureScaling(ProbabilityCalibration):
     Raises
     ------
     ValueError
-        By ``fit``, if the likeliest temperature is 0 (all held-out samples are classified correctly) or infinite (their
-        classes are no likelier than by chance).
+        By ``fit``, if the likeliest temperature is infinite: the classes of the held-out samples are no likelier than
+        by chance.
+
+    Warns
+    -----
+    UserWarning
+        By ``fit``, if no class is likelier than the true one in any held-out sample: all are classified correctly, or
+        tied. The likeliest temperature would be 0; labels are then smoothed, as if every class had one more sample,
+        shared equally by all labels.
 
     Notes
     -----
@@ -54,30 +63,29 @@ class TemperatureScaling(ProbabilityCalibration):
         from scipy.special import softmax
 
         true_class_p = p[np.arange(len(y)), y]
-        true_class_logits = np.log(np.maximum(true_class_p, floor))
         positive = p > 0
         logits = np.log(np.where(positive, p, 1.0))
+        linear = weights @ np.log(np.maximum(true_class_p, floor))
 
         def slope(inverse: float) -> float:
             """Compute the derivative of the NLL by 1 / T."""
             scaled_p = softmax(np.where(positive, inverse * logits, -np.inf), axis=1)
-            return float(weights @ (np.sum(scaled_p * logits, axis=1) - true_class_logits))
+            return float(weights @ np.sum(scaled_p * logits, axis=1) - linear)
 
-        if np.all(true_class_p >= p.max(axis=1)):
-            raise ValueError(
-                f"the likeliest temperature is 0: all {len(y)} held-out samples are classified correctly. Hold out "
-                "more samples, or use PlattScaling (method='platt')"
-            )
-        if slope(0.0) >= 0:
+        certain = np.all(true_class_p == 1.0)  # no temperature changes such probabilities
+        if not certain and slope(0.0) >= -_ROUND_OFF * weights.sum():
             raise ValueError(
                 f"the likeliest temperature is infinite: the classes y of the {len(y)} held-out samples are no "
                 "likelier under their probabilities than by chance. Check that y and p belong together, or hold "
                 "out more samples"
             )
+        if np.all(true_class_p >= p.max(axis=1)):
+            shares = np.where(positive, smoothed_labels(y, weights, p.shape[1]), 0.0)
+            linear = weights @ (np.sum(shares * logits, axis=1) / np.sum(shares, axis=1))
         upper = 1.0
-        while slope(upper) <= 0 and upper < _LARGEST_INVERSE:
+        while not certain and slope(upper) <= 0 and upper < _LARGEST_INVERSE:
             upper *= 2.0
-        self.temperature_ = 1.0 / brentq(slope, 0.0, upper, xtol=1e-14 * upper, rtol=1e-13)
+        self.temperature_ = 1.0 if certain else 1.0 / brentq(slope, 0.0, upper, xtol=1e-14 * upper, rtol=1e-13)
 
     def _transform(self, p: Any, floor: float) -> Any:
         return tf.nn.softmax(tf.math.log(p) / self.temperature_)

@@ -1,12 +1,18 @@
 """Calibration, conformal prediction sets and feature density of the Keras classifier, fitted after training."""
 
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
+from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples import Labels, Samples
@@ -43,10 +49,10 @@ class CalibratedNetwork(SimplexNetwork):
             memory. None removes the calibration.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"temperature", "latent", "platt", "isotonic"}, dict or Calibration
+        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"}, dict or Calibration
             See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
-            that needs few samples. "latent" scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A
-            given calibration is copied.
+            that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the classes. "latent"
+            scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.
@@ -216,9 +222,8 @@ class CalibratedNetwork(SimplexNetwork):
     # Called by ``after_training``, as its ``TrainedClassifier``
 
     def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once."""
-        samples, _ = Samples.of(x, y, sample_weight, labeled=True).in_memory()
-        x, y, weight = (*samples.columns, None)[:3]
+        """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once into memory."""
+        x, y, weight = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision).read_all()
         return x, Labels.of(y, self.num_classes, soft=False).values, weight
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
@@ -226,10 +231,10 @@ class CalibratedNetwork(SimplexNetwork):
 
         def outputs(x: Any) -> dict[str, Any]:
             latent = self.predictive_latent(self.latent(x), calibrated=False)
-            return {"probabilities": self.readout(latent), "latent": latent}
+            return {"probabilities": self.unweighted_readout(latent), "latent": latent}
 
         predicted = predictions(Output(self, outputs), self._checked(x), batch_size, verbose)
-        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.unweighted_readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return self.predict_features(x, **options)
@@ -239,3 +244,98 @@ class CalibratedNetwork(SimplexNetwork):
         self.predict_function = self.test_function = None
         self._hide("_latent_model", None)
         return self
+
+    # Weights, and what is copied with them
+
+    def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
+        """Save the weights, with calibration, sets and density, to a ``.weights.h5`` file, atomically.
+
+        Further arguments as in keras.Model.
+        """
+        if kwargs:  # shards are several files
+            super().save_weights(filepath, overwrite, **kwargs)
+            return
+        check_overwrite(filepath, overwrite)
+        memory = FileInMemory(filepath)
+        super().save_weights(memory)
+        with replacing(filepath) as fresh:
+            fresh.write_bytes(memory.getbuffer())
+
+    def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
+        """Load a file of ``save_weights``, with calibration, sets and density; arguments as in keras.Model.
+
+        If the file holds none of these and other weights, what this model has of them is removed, with a warning.
+        """
+        with self._replaced_weights("load_weights"):
+            super().load_weights(filepath, skip_mismatch, **kwargs)
+
+    def get_weights(self) -> list[np.ndarray]:
+        """Return the weights, followed by the arrays of calibration, sets and density, if they are fitted."""
+        names = json.dumps(list(arrays := self._arrays()))
+        return [
+            *super().get_weights(),
+            *([np.frombuffer(names.encode(), np.uint8), *arrays.values()] if arrays else []),
+        ]
+
+    def set_weights(self, weights: list[np.ndarray]) -> None:
+        """Set what ``get_weights`` returned, of this model or of a copy of its architecture.
+
+        If that holds no calibration, sets or density, and other weights, what this model has of them is removed, with a
+        warning.
+        """
+        count = len(self.weights)
+        arrays = _named_arrays(weights[count:], count)
+        with self._replaced_weights("set_weights"):
+            super().set_weights(weights[:count])
+            self._load_arrays(arrays)
+
+    @contextmanager
+    def _replaced_weights(self, method: str) -> Iterator[None]:
+        """Remove what was fitted after training if the block changes the weights, and does not restore it."""
+        before, fitted = self.after_training.components(), any(self.after_training.components().values())
+        weights = super().get_weights() if fitted else []
+        yield
+        pairs = zip(weights, super().get_weights(), strict=False)
+        if self.after_training.components() == before and any((old != new).any() for old, new in pairs):
+            self.after_training.remove(method)
+        if self.after_training.components() != before:
+            self._retraced()
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays that are copied with the weights: of the target's networks, and fitted after training."""
+        target = {f"target_{name}": np.asarray(array) for name, array in self.target.state().items()}
+        return {**target, **self.after_training.state()}
+
+    def _load_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        if "after_training" in arrays:
+            self.after_training.load_state(arrays)
+        prefix = "target_"
+        if target := {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}:
+            self.target.load_state(target)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the arrays that are copied with the weights."""
+        super().save_own_variables(store)
+        for name, array in self._arrays().items():
+            store[name] = array
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load what ``save_own_variables`` saved."""
+        names = set(store.keys())  # not all stores of Keras can be iterated over
+        variables = {name for name in names if name.isdecimal()}
+        super().load_own_variables({name: store[name] for name in variables})
+        self._load_arrays({name: np.asarray(store[name]) for name in names - variables})
+
+
+def _named_arrays(arrays: Sequence[Any], weights: int) -> dict[str, np.ndarray]:
+    """Return the arrays by name that follow the weights in a list of ``get_weights``: their names, then they."""
+    if not arrays:
+        return {}
+    try:
+        names = json.loads(np.asarray(arrays[0]).astype(np.uint8).tobytes())
+        return dict(zip(names, map(np.asarray, arrays[1:]), strict=True))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"weights must be what get_weights returns: {weights} arrays for this model, then those of calibration, "
+            f"sets and density with their names; found {weights + len(arrays)} arrays"
+        ) from None

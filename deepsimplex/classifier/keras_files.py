@@ -2,6 +2,7 @@
 
 import io
 import os
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,20 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
 def _is_finite(weight: keras.Variable) -> bool:
     value = keras.ops.convert_to_numpy(weight)
     return value.dtype.kind in "biuUS" or bool(np.isfinite(value.astype(np.float64)).all())
+
+
+def model_bytes(model: keras.Model) -> bytes:
+    """Return the bytes of a model's ``.keras`` file."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(path := Path(folder) / "model.keras")
+        return path.read_bytes()
+
+
+def model_of_bytes(content: bytes) -> keras.Model:
+    """Load the model of ``model_bytes``, in safe mode."""
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / "model.keras").write_bytes(content)
+        return load_model(path)
 
 
 def check_overwrite(filepath: str | os.PathLike[str], overwrite: bool) -> None:

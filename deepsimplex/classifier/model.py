@@ -13,9 +13,10 @@ import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.named_inputs import as_inputs, input_shapes
+from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
+from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
@@ -110,9 +111,15 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
-    _trained_on_integers = False
 
-    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = None,
+        **kwargs: Any,
+    ) -> None:
         """Configure training.
 
         Parameters
@@ -125,8 +132,10 @@ class SimplexClassifier(CalibratedNetwork):
             (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
             probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
-        metrics : list, optional
+        metrics, weighted_metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
+            Losses and metrics get labels in the form that they compare, class numbers or rows [N, n], however labels
+            were given; of two classes, metrics with thresholds ("AUC", "Precision") get the probability of class 1.
         **kwargs
             As in keras.Model.compile.
 
@@ -138,7 +147,9 @@ class SimplexClassifier(CalibratedNetwork):
         loss = None if loss is None else get_loss(loss)
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
-            chosen = ProbabilityLoss(chosen)
+            chosen = ProbabilityLoss(chosen, self.num_classes)
+        if self.built and self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
+            self.class_probabilities.tau.assign(0.0)  # computed for another loss
         # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
@@ -152,7 +163,8 @@ class SimplexClassifier(CalibratedNetwork):
         with self.distribute_strategy.scope():
             if counts_steps_twice(optimizer, self.distribute_strategy):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
-            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+            metrics, weighted = (converted_metrics(m, self.num_classes) for m in (metrics, weighted_metrics))
+            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as a saved model was, its optimizer's state included."""
@@ -184,9 +196,11 @@ class SimplexClassifier(CalibratedNetwork):
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
             Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
-            target batches of labels are read into memory, to find neighbors; augment samples in the backbone then, by
-            preprocessing layers of Keras. With ``losses.Composition`` batches of soft labels or latents are read once
-            before training. Otherwise, and always if the loss needs labels alone, batches are read in training only.
+            target batches of labels are read into memory before training, among which neighbors are found: those of one
+            epoch, of an endless stream with ``steps_per_epoch`` until its samples repeat. Training then reads the
+            stream as it is; latents of samples that were augmented anew are computed batch by batch. With
+            ``losses.Composition`` batches of soft labels or latents are read once before training. Otherwise, and
+            always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -197,7 +211,12 @@ class SimplexClassifier(CalibratedNetwork):
             (x, y) or (x, y, sample_weight). Its latents are found among the training samples.
         shuffle : bool
             Draw a new order in every epoch, from ``seed``.
-        batch_size, epochs, verbose, callbacks, class_weight, sample_weight, **kwargs
+        class_weight : dict of int to float, optional
+            Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
+            what the network learns most about. Their effect on class probabilities, as if a class of weight w were
+            w times as frequent, is taken out in predictions, metrics and ``evaluate``. For decisions that favor a class
+            see the guide to decisions. The effect of ``sample_weight`` stays.
+        batch_size, epochs, verbose, callbacks, sample_weight, **kwargs
             As in keras.Model.fit.
 
         Returns
@@ -214,32 +233,37 @@ class SimplexClassifier(CalibratedNetwork):
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
-        labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
+        labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
-        samples = Samples.of(x, y, sample_weight, labeled=True)
-        validation = None if validation_data is None else _validation_samples(validation_data)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
+        validation = None if validation_data is None else _validation_samples(validation_data, self._precision)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
+        collected: Any = None
         if samples.is_stream and labels.needs_training_samples(samples):
-            samples, batch_size = samples.in_memory(steps_per_epoch, "steps_per_epoch")
-            kwargs.pop("steps_per_epoch", None)
+            collected, size = samples.collected(steps_per_epoch, epochs)
+            if steps_per_epoch is None and not samples.is_repeatable:  # a generator that has ended
+                samples, batch_size, collected = collected, size, None
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
-            self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
+            checked = samples if collected is None else collected
+            self._check_workers(workers, (*settings, type(validation_data).__name__), checked, validation)
 
-        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
-        self._adapt_head(samples, steps_per_epoch)
+        passes = samples.epochs_per_pass(steps_per_epoch)
+        seeded = SeededEpochs(self.seed, keeps_order=passes > 1)
+        samples, collected = labels.fit_target_and_loss(samples, steps_per_epoch, collected)
+        self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
+        self._adapt_head(collected, steps_per_epoch)
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
             kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._batches(samples, batch_size, seeded.order if shuffle else None, workers),
+            self._batches(samples, batch_size, seeded.order if shuffle else None, workers, repeated=passes > 1),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -260,9 +284,9 @@ class SimplexClassifier(CalibratedNetwork):
         """Return the loss and the class metrics of labeled samples: arguments and result as in keras.Model.evaluate.
 
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
-        evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
+        evaluates its class metrics, leaves the loss out and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
         self._build_metrics(samples)
         results = super().evaluate(self._batches(samples, size), verbose=verbose, **kwargs)
@@ -280,7 +304,7 @@ class SimplexClassifier(CalibratedNetwork):
         """
         labels = self._training_labels("train_on_batch", class_weight)
         check_not_stream(x)
-        samples = Samples.of(x, y, sample_weight, labeled=True)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
@@ -292,19 +316,21 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        if self.after_training.remove("training"):  # fitted to weights that change now
-            self._retraced()
+        self._begin_training(labels)
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
         check_not_stream(x)
-        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True))
+        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True, precision=self._precision))
         return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
+        if tau and self.training_loss.get_config().get("tau", tau) is None:
+            self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
         return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
 
     def _to_evaluate(
@@ -312,33 +338,40 @@ class SimplexClassifier(CalibratedNetwork):
     ) -> tuple[Samples, int | None, int | None]:
         """Return validation or test samples with training labels, their batch size and their number of steps.
 
-        Training labels are "label" alone if a distance target has no training samples.
+        Training labels are "label" alone if a distance target has no training samples: the loss is left out then.
         """
-        labels = self._training_labels("evaluate")
+        labels, missing = self._training_labels("evaluate"), None
         if not self.training_loss.is_ready:
-            warn_caller(
-                f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
-                "fit: it is given as NaN; class metrics do not need it",
-            )
-        self._check_shape(samples.spec[0])
+            missing = f"what fit computes of the training samples: {self.training_loss.how_to_adapt}"
+        self._check_inputs(samples.spec[0])
         if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
-                warn_caller(
-                    "the latent loss needs the target's training samples, which a loaded model does not carry: it is "
-                    "given as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need "
-                    "it",
+                missing = (
+                    "the target's training samples, which files do not hold: call model.target.fit(x_train, y_train)"
                 )
                 labels = TrainingLabels(self.target, self.num_classes)
             elif samples.is_stream:
                 samples, batch_size = samples.in_memory(steps)
                 steps = None
+        if missing is not None:
+            message = f"the loss {self.training_loss.name!r} needs {missing}"
+            if len(self.metrics) < 2:
+                raise ValueError(f"evaluate needs metrics in compile, such as 'accuracy', or the loss, but {message}")
+            warn_caller(f"{message}. It is left out; class metrics do not need it")
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _batches(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _batches(
+        samples: Samples,
+        batch_size: int | None,
+        order: Any = None,
+        workers: Workers | None = None,
+        *,
+        repeated: bool = False,
+    ) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
         if samples.is_stream:
-            return samples.for_keras(order=order, divide=divided_among_workers)
+            return samples.for_keras(order=order, divide=divided_among_workers, repeated=repeated)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
@@ -355,13 +388,15 @@ class SimplexClassifier(CalibratedNetwork):
         if strategy.num_replicas_in_sync > 1:
             check_made_in_scope(self, strategy)
         spec = samples.spec[0]
-        self._check_shape(spec)
-        self._trained_on_integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
+        self._check_inputs(spec)
+        self._observe_dtypes(spec)
         with strategy.scope():
             if not self.built:
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
+        if not self.class_probabilities.pixel_scale.value.numpy():
+            self.class_probabilities.pixel_scale.assign(_pixel_scale(samples))
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.
@@ -393,6 +428,12 @@ class SimplexClassifier(CalibratedNetwork):
         elif not samples.is_stream:
             self.head.set_num_samples(samples.num_rows)
 
+    def _begin_training(self, labels: TrainingLabels) -> None:
+        """Remove what was fitted to weights that change now, and keep the weights of the classes."""
+        if self.after_training.remove("training"):
+            self._retraced()
+        self.unweighted_readout.set_class_weight(labels.class_weights)
+
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
@@ -411,7 +452,7 @@ class SimplexClassifier(CalibratedNetwork):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
         with tf.GradientTape() as tape:
-            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
+            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True), training=True)
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
             is_mean = self.training_loss.reduction != "sum"
@@ -425,7 +466,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
-        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False))
+        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False), training=False)
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
         return self._report(x, y, outputs, loss, sample_weight, part, training=False)
 
@@ -439,19 +480,27 @@ class SimplexClassifier(CalibratedNetwork):
         """
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
-        outputs = self._with_log_probabilities(outputs)
-        if not loss.is_ready or (loss.needs_latents and y.keys() == {"label"}):
+        outputs = self._with_log_probabilities(outputs, training)
+        if not self._has_loss(y):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         # ``losses`` holds the head's divergence, divided by the number of samples, and the regularizers of layers.
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
-    def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them."""
+    def _has_loss(self, y: dict[str, Any]) -> bool:
+        """Return whether the loss of training labels can be computed: a copy may lack what ``fit`` computed."""
+        return self.training_loss.is_ready and not (self.training_loss.needs_latents and y.keys() == {"label"})
+
+    def _with_log_probabilities(self, outputs: dict[str, Any], training: bool) -> dict[str, Any]:
+        """Add missing "log_probabilities", uncalibrated and computed in log space, if the loss needs them.
+
+        In training those of the readout, which learns as if classes were as frequent as their weights make them.
+        """
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
+        readout = self.readout if training else self.unweighted_readout
+        log_p = readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -465,15 +514,18 @@ class SimplexClassifier(CalibratedNetwork):
         tracker, *others = self.metrics  # Keras' mean of the loss first, then those of ``compile``
         # Losses that are sums have equal weights, whatever the number of samples.
         counted = part.mean_rows if self.training_loss.reduction == "sum" else part.rows
-        tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
+        if self._has_loss(y):
+            tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
+            probabilities = self.unweighted_readout.unweighted(probabilities) if training else probabilities
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
             probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
-        return self.compute_metrics(x, y, probabilities, sample_weight)
+        results = self.compute_metrics(x, y, probabilities, sample_weight)
+        return results if self._has_loss(y) else {name: results[name] for name in results if name != tracker.name}
 
     # Files
 
@@ -497,8 +549,11 @@ class SimplexClassifier(CalibratedNetwork):
         self,
         filepath: str | os.PathLike[str],
         format: str = "tf_saved_model",
-        input_dtype: str | dict[str, str] = "float32",
+        input_dtype: str | dict[str, str] | None = None,
         verbose: bool = False,
+        *,
+        pixel_scale: float | None = None,
+        **litert: Any,
     ) -> None:
         """Export the model for serving without this package: as a SavedModel, an ONNX or a LiteRT file.
 
@@ -508,19 +563,28 @@ class SimplexClassifier(CalibratedNetwork):
             Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``; written
             atomically.
         format : {"tf_saved_model", "onnx", "litert"}
-            Default "tf_saved_model". ONNX needs tf2onnx (``pip install '.[onnx]'``); LiteRT takes one sample at a time.
-        input_dtype : {"float32", "uint8"} or dict
-            What the named input "image" takes: floats as in training (default), or uint8 pixels 0..255, which the
-            served model divides by 255 unless it was trained on integers itself. A backbone of several inputs has as
-            many, by their names in a dict, else by those of its ``keras.Input``; a dict {"photo": "uint8"} names some.
+            Default "tf_saved_model". ONNX needs tf2onnx (``pip install '.[onnx]'``).
+        input_dtype : str or dict, optional
+            Dtype of the named input "image", such as "int64", "string" or "float64". Default None: that of the
+            backbone's ``keras.Input``, else that of the samples of the first ``fit``, floats as float32. "uint8" takes
+            pixels 0..255; where the model was first fitted to floats in [0, 1], they are divided by 255. A backbone of
+            several inputs has as many, by their names in a dict, else by those of its ``keras.Input``; a dict
+            {"photo": "uint8"} names some.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
+        pixel_scale : float, optional
+            What pixels are divided by with ``input_dtype="uint8"``. Default None: 255, or 1 for a model that was first
+            fitted to pixels 0..255, integers or floats.
+        **litert
+            Attributes of ``tf.lite.TFLiteConverter`` for format="litert": ``optimizations=[tf.lite.Optimize.DEFAULT]``
+            stores weights in 8 bits, together with ``target_spec={"supported_types": [tf.float16]}`` in 16.
+            Activations stay floats.
 
         Notes
         -----
-        Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale", "prediction_set"
-        [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
-        ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
+        Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class
+        names in ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
         if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
@@ -529,6 +593,9 @@ class SimplexClassifier(CalibratedNetwork):
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"
             raise ValueError(f"export names every input: backbone must be {wanted}; found inputs of shapes {shapes}")
+
+        names = list(named) if several else list(shapes) if isinstance(shapes, dict) else ["image"]
+        scale = float(self.class_probabilities.pixel_scale.value.numpy()) or 255.0
 
         def features(samples: Any) -> Any:
             return self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
@@ -542,35 +609,28 @@ class SimplexClassifier(CalibratedNetwork):
             readout=self.probabilities,
             further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
+            sample_dtype=by_name(names, self._input_dtypes),
             class_names=self.class_names,
             input_dtype=input_dtype,
-            pixel_scale=1.0 if self._trained_on_integers else 255.0,
+            pixel_scale=scale if pixel_scale is None else pixel_scale,
             verbose=verbose,
+            **litert,
         )
 
-    def save_own_variables(self, store: Any) -> None:
-        """Save the state of the loss, and the arrays of target and density, with the weights."""
-        super().save_own_variables(store)
-        for prefix, component in self._stateful():
-            for name, value in component.state().items():
-                store[f"{prefix}{name}"] = np.asarray(value)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        state = {} if self.training_loss is None else self.training_loss.state()
+        loss = {f"loss_{name}": np.asarray(array) for name, array in state.items() if name != "tau"}  # tau is a weight
+        return {**loss, **super()._arrays()}
 
-    def load_own_variables(self, store: Any) -> None:
-        """Load what ``save_own_variables`` saved."""
-        names = list(store.keys())  # not all stores of Keras can be iterated over
-        state = {name: np.asarray(store[name]) for name in names if name.startswith(_PREFIXES)}
-        for prefix, component in self._stateful():
-            values = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
-            if values:
-                component.load_state(values)
-        super().load_own_variables({name: store[name] for name in names if name not in state})
-
-    def _stateful(self) -> list[tuple[str, Any]]:
-        components = zip(_PREFIXES, (self.training_loss, self.target, self.after_training.density), strict=True)
-        return [(prefix, component) for prefix, component in components if component is not None]
+    def _load_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        super()._load_arrays(arrays)
+        prefix = "loss_"
+        loss = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+        if loss and self.training_loss is not None:
+            self.training_loss.load_state(loss)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
+        """Return the arguments of the constructor, as Keras serializes them; what was fitted is among the weights."""
         arguments = {name: getattr(self, name) for name in _SERIALIZED_ARGUMENTS}
         return {
             "name": self.name,
@@ -579,40 +639,46 @@ class SimplexClassifier(CalibratedNetwork):
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
-            "after_training": keras.saving.serialize_keras_object(self.after_training.components()),
-            "trained_on_integers": self._trained_on_integers,
+            "input_dtypes": self._input_dtypes,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_SERIALIZED_ARGUMENTS, "after_training", "dtype"):
+        for name in (*_SERIALIZED_ARGUMENTS, "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
         for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
+        dtypes = config.pop("input_dtypes")
         model = cls(**config)
-        model.after_training.restore(components)
-        model._trained_on_integers = trained_on_integers
+        model._hide("_input_dtypes", dtypes)
         return model
 
 
 _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
-# Prefixes of the names of their arrays among the saved weights.
-_PREFIXES = "loss_", "target_", "density_"
 
 
-def _validation_samples(data: Any) -> Samples:
+def _pixel_scale(samples: Samples) -> float:
+    """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
+    spec = max(keras.tree.flatten(samples.spec[0]), key=lambda leaf: leaf.shape.rank or 0)
+    if not spec.dtype.is_floating:
+        return 1.0
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
+    return -1.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
+
+
+def _validation_samples(data: Any, precision: str | None) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
     columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
-    return Samples.of(*columns, labeled=True)
+    return Samples.of(*columns, labeled=True, precision=precision)
 
 
 class SeededEpochs(keras.callbacks.Callback):
-    """Draw each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
+    """Determine each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
 
     ``keras.callbacks.BackupAndRestore`` restores weights and optimizer, hence the step, but neither the state of Keras'
     seed generators nor that of a shuffle. With this callback a resumed run equals an uninterrupted one. Two calls of
@@ -621,25 +687,35 @@ class SeededEpochs(keras.callbacks.Callback):
     Parameters
     ----------
     seed : int
+    keeps_order : bool
+        Whether the step of the first epoch determines the order of all passes, which do not end with the epochs.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, keeps_order: bool = False) -> None:
         super().__init__()
-        self.seed = seed
-        self.step = 0
+        self.seed, self.keeps_order = seed, keeps_order
+        self.step: int | None = None
+        self._latest: tuple[tuple[int, ...], np.ndarray] = (), np.empty(0)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Reseed the random layers."""
-        self.step = int(self.model.optimizer.iterations.numpy())
+        step = int(self.model.optimizer.iterations.numpy())
+        if self.step is None or not self.keeps_order:
+            self.step = step
         saved = {id(variable) for variable in self.model.weights}
         generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
         for index, state in enumerate(generators):
-            words = np.random.SeedSequence([self.seed, self.step, index]).generate_state(2, np.uint32)
+            words = np.random.SeedSequence([self.seed, step, index]).generate_state(2, np.uint32)
             state.assign(words.astype(state.dtype))
 
-    def order(self, rows: int) -> np.ndarray:
-        """Return the order of this epoch's samples, a permutation of range(rows), int64."""
-        return np.random.default_rng([self.seed, self.step]).permutation(rows)
+    def order(self, rows: int, number: int = 0) -> np.ndarray:
+        """Return the order of the samples of pass ``number`` in this epoch, a permutation of range(rows), int64."""
+        entropy = (self.seed, self.step or 0, number)
+        key, order = self._latest
+        if key != (rows, *entropy):
+            order = np.random.default_rng(entropy[: 3 if number else 2]).permutation(rows)
+            self._latest = (rows, *entropy), order
+        return order
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:

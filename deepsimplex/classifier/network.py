@@ -1,7 +1,6 @@
 """The network of a classifier: backbone, head and readout, with predictions of probabilities and latents."""
 
 import dataclasses
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,18 +10,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.atomic_files import replacing
-from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration.after_training import AfterTraining
-from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.unweighted_readout import UnweightedReadout
 from deepsimplex.samples import Samples
-from deepsimplex.samples.samples import as_tensor, check_not_stream, has_memmap
+from deepsimplex.samples.samples import check_not_stream, is_text
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -44,10 +41,11 @@ class SimplexNetwork(keras.Model):
         readout: keras.layers.Layer | str | dict[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
         seed: int = 0,
-        name: str = "simplex_classifier",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        self.autocast = False  # samples are cast by the layers that take them, not to the precision of this one
         self.seed = check_whole(seed, "seed", 0)
         if not isinstance(backbone, keras.layers.Layer):
             raise ValueError(f"backbone must be a keras.Model or layer; found {type(backbone).__name__}")
@@ -64,13 +62,19 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
+        self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
+        self.class_probabilities = ClassProbabilities(self)
         self._noise = self.target.noise(self.num_classes)
         self._hide("_input_shapes", None)
+        self._hide("_input_dtypes", None)  # in the same structure; of a backbone that states none those of its samples
+        self._hide("_states_inputs", stated_inputs(backbone) is not None)  # a sequential model does once it is called
+        self._hide("_tensors", None)  # symbolic inputs and class probabilities
         self._hide("_latent_model", None)  # of predict_latent, made when it is needed
         self._hide("_feature_model", None)
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
+            self._hide("_input_dtypes", keras.tree.map_structure(lambda tensor: tensor.dtype, tensors))
             self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
 
     def _make_head(self, head: Any, covariance: Covariance | None) -> Head:
@@ -99,9 +103,7 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training."""
-        features = self.backbone(inputs, training=training)
-        latent = self.latent_of_features(features, training)
-        return self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
+        return self.class_probabilities(self.backbone(inputs, training=training), training=training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -124,10 +126,11 @@ class SimplexNetwork(keras.Model):
 
     def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
-        probabilities, calibration = self.readout(predictive_latent, training=training), self.after_training.calibration
+        probabilities = self.unweighted_readout(predictive_latent, training=training)
+        calibration = self.after_training.calibration
         return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
-    # Weights and strategy
+    # Strategy and weights
 
     @property
     def distribute_strategy(self) -> Any:
@@ -145,8 +148,16 @@ class SimplexNetwork(keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Create the weights, and check that backbone, head and readout fit together."""
-        samples = keras.tree.map_shape_structure(keras.KerasTensor, input_shape)
-        features = self.backbone(samples)
+        if (tensors := stated_inputs(self.backbone)) is None:
+            dtypes = iter(keras.tree.flatten(self._input_dtypes or []))
+
+            def symbolic(shape: Any) -> keras.KerasTensor:
+                return keras.KerasTensor(shape, next(dtypes, keras.config.floatx()))
+
+            features = self.backbone(keras.tree.map_shape_structure(symbolic, input_shape))
+            tensors = stated_inputs(self.backbone)  # a sequential model has inputs from its first call on
+        if tensors is not None:
+            features = self.backbone.outputs[0] if isinstance(self.backbone, keras.Sequential) else self.backbone.output
         if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
             raise ValueError(
                 f"backbone must give features of shape [N, d]; found {features}. End it in keras.layers.Flatten() or "
@@ -158,25 +169,57 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
-        probabilities = self.readout(latent)
+        probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
+        if not self.class_probabilities.built:
+            self.class_probabilities.build(features.shape)
         self._hide("_input_shapes", input_shape)
+        if tensors is not None and self._tensors is None:
+            self._hide("_tensors", (tensors, self.class_probabilities(features)))
         self.built = True
 
-    def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
-        """Save the weights to a ``.weights.h5`` file atomically; further arguments as in keras.Model."""
-        if kwargs:  # shards are several files
-            super().save_weights(filepath, overwrite, **kwargs)
-            return
-        check_overwrite(filepath, overwrite)
-        memory = FileInMemory(filepath)
-        super().save_weights(memory)
-        with replacing(filepath) as fresh:
-            fresh.write_bytes(memory.getbuffer())
+    # As a functional model
+
+    @property
+    def input(self) -> Any:
+        """Symbolic inputs, those of a functional or sequential backbone, in their structure."""
+        return self._symbolic(0)
+
+    @property
+    def output(self) -> Any:
+        """Symbolic class probabilities, connected to the layers of a functional or sequential backbone."""
+        return self._symbolic(1)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Symbolic inputs in a list: ``keras.Model(model.inputs, [layer.output, *model.outputs])``."""
+        return keras.tree.flatten(self.input)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Symbolic class probabilities in a list."""
+        return [self.output]
+
+    def _symbolic(self, index: int) -> Any:
+        if self._tensors is None:
+            raise AttributeError(
+                "inputs and outputs are those of a functional or sequential backbone, once it is built"
+            )
+        return self._tensors[index]
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> keras.layers.Layer:
+        """Return a layer by name, of the backbone too, or by index, as in keras.Model."""
+        if (
+            name is not None
+            and name not in {layer.name for layer in self.layers}
+            and hasattr(self.backbone, "get_layer")
+        ):
+            return self.backbone.get_layer(name)
+        return super().get_layer(name, index)
 
     # Predictions
 
@@ -193,7 +236,8 @@ class SimplexNetwork(keras.Model):
         Raises
         ------
         TypeError, ValueError
-            For arrays that are not numeric, have no samples, are not finite or do not fit the backbone's inputs.
+            For arrays that have no samples, are not finite, or do not fit the shapes and dtypes of the backbone's
+            inputs.
         """
         samples = self._checked(x)
         if steps is not None:
@@ -209,11 +253,11 @@ class SimplexNetwork(keras.Model):
 
     @contextmanager
     def _local_predictions(self) -> Iterator[None]:
-        self._hide("_is_predicting", True)
+        self._is_predicting = True
         try:
             yield
         finally:
-            self._hide("_is_predicting", False)
+            self._is_predicting = False
 
     def _checked(self, x: Any) -> Samples:
         """Check samples to predict as ``fit`` does."""
@@ -222,10 +266,29 @@ class SimplexNetwork(keras.Model):
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
             )
-        return Samples.of(x).checked(self._check_shape)
+        samples = Samples.of(x, precision=self._precision)
+        if not self.built:
+            self._observe_dtypes(samples.spec[0])
+        return samples.checked(self._check_inputs)
 
-    def _check_shape(self, x: Any) -> None:
-        """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""
+    @property
+    def _precision(self) -> str | None:
+        """Precision of floats in tensors: float64 if the backbone states an input that float32 rounds."""
+        exact = ("float64", "int32", "int64", "uint32", "uint64")
+        rounded = self._states_inputs and any(dtype in exact for dtype in keras.tree.flatten(self._input_dtypes))
+        return "float64" if rounded else None
+
+    def _observe_dtypes(self, spec: Any) -> None:
+        """Take the dtypes of samples for those of the inputs, if the backbone does not state any."""
+        if self._input_dtypes is None:
+            floatx = keras.config.floatx()
+            self._hide(
+                "_input_dtypes",
+                keras.tree.map_structure(lambda leaf: floatx if leaf.dtype.is_floating else leaf.dtype.name, spec),
+            )
+
+    def _check_inputs(self, x: Any) -> None:
+        """Raise an error for samples, or their specification, that do not fit the backbone's inputs."""
         named = self._input_shapes  # of a functional backbone from the start
         if (
             isinstance(named, dict)
@@ -234,9 +297,33 @@ class SimplexNetwork(keras.Model):
         ):
             value = sorted(x) if isinstance(x, dict) else "one array"
             raise ValueError(f"x must be a dict of the inputs {', '.join(named)}; found {value}")
-        expected: Any = getattr(self.backbone, "input_shape", None)
-        if hasattr(x, "shape") and is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
-            raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
+        shapes: list[Any] = []
+        if self._input_shapes is not None:
+            keras.tree.map_shape_structure(shapes.append, self._input_shapes)
+        leaves = keras.tree.flatten(x)
+        dtypes = keras.tree.flatten(self._input_dtypes) if self._input_dtypes else [keras.config.floatx()] * len(shapes)
+        for leaf, dtype in zip(leaves, dtypes, strict=False) if len(leaves) == len(dtypes) else ():
+            if is_text(leaf) != (dtype == "string"):
+                wanted = "text" if dtype == "string" else f"numbers, as the backbone's input of dtype {dtype}"
+                raise TypeError(f"x must hold {wanted}; found dtype {_dtype_name(leaf.dtype)}")
+        for leaf, expected in zip(leaves, shapes, strict=False) if len(leaves) == len(shapes) else ():
+            if getattr(leaf.shape, "rank", 0) is None or _fits(tuple(leaf.shape[1:]), wanted := tuple(expected[1:])):
+                continue
+            if len(leaf.shape) == len(wanted) and _fits(tuple(leaf.shape), wanted):
+                raise ValueError(
+                    f"x must hold samples [N, ...] of shape {list(wanted)}; found a single one, without a batch "
+                    "dimension: pass x[np.newaxis], or dataset.batch(32)"
+                )
+            if self._states_inputs or not self._accepts(x):
+                raise ValueError(f"x must hold samples of shape {list(wanted)}; found shape {list(leaf.shape)}")
+
+    def _accepts(self, x: Any) -> bool:
+        """Return whether a backbone that states no inputs takes samples of these shapes, as convolutions do."""
+        try:
+            self.backbone(keras.tree.map_structure(lambda leaf: keras.KerasTensor((None, *leaf.shape[1:])), x))
+        except Exception:  # of Keras or TensorFlow, by the layer
+            return False
+        return True
 
     def predict_proba(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return class probabilities [N, n], float32: scikit-learn's name for ``predict``."""
@@ -294,11 +381,46 @@ class SimplexNetwork(keras.Model):
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
+class ClassProbabilities(keras.layers.Layer):
+    """Last layer of a network, from the backbone's features to class probabilities, with what training leaves behind.
+
+    Attributes
+    ----------
+    pixel_scale : keras.Variable
+        What exports divide pixels 0..255 by: 255 if the first fit was on floats in [0, 1], 1 if it was on integers or
+        on floats in [0, 255], -1 if it was on other floats; 0 before.
+    tau : keras.Variable
+        Scale of the compositions, which the last fit computed for ``losses.Composition``; 0 before.
+    """
+
+    def __init__(self, network: "SimplexNetwork") -> None:
+        super().__init__(dtype=network.dtype_policy, autocast=False)
+        self._network = lambda: network  # as an attribute, Keras would follow a cycle of references
+
+    def build(self, input_shape: Any) -> None:
+        """Create the two weights."""
+        scalars: Any = {"shape": (), "initializer": "zeros", "trainable": False, "autocast": False}
+        self.pixel_scale = self.add_weight(name="pixel_scale", dtype="float32", **scalars)
+        self.tau = self.add_weight(name="tau", dtype="float64", **scalars)
+
+    def compute_output_spec(self, features: Any, training: bool | None = None) -> Any:
+        """Return the shape [N, n] of class probabilities."""
+        network = self._network()
+        dtype = "float64" if network.compute_dtype == "float64" else "float32"
+        return keras.KerasTensor((features.shape[0], network.num_classes), dtype)
+
+    def call(self, features: Any, training: bool | None = None) -> Any:
+        """Return class probabilities [N, n] of features [N, d], calibrated except in training."""
+        network = self._network()
+        latent = network.latent_of_features(features, training)
+        return network.probabilities(network.predictive_latent(latent, calibrated=not training), training)
+
+
 class Output(keras.Model):
     """Keras model from samples to one output of a network, such as its latents or features."""
 
     def __init__(self, network: SimplexNetwork, function: Callable[[Any], Any]) -> None:
-        super().__init__(name="output", dtype=network.dtype_policy)
+        super().__init__(name="output", dtype=network.dtype_policy, autocast=False)
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references when it loads
         self._function = function
 
@@ -334,24 +456,26 @@ def predictions(model: keras.Model, samples: Samples, batch_size: int | None, ve
     """
     if batch_size is not None:
         check_whole(batch_size, "batch_size", 1)
-    if samples.is_stream or has_memmap(samples.columns):  # which Keras would copy whole
-        return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)
-    x, size = samples.columns[0], batch_size or 32
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
-    if kwargs or verbose != 0 or several:
-        return keras.Model.predict(model, x, batch_size=batch_size, verbose=verbose, **kwargs)
+    batches = None if kwargs or verbose != 0 or several else samples.held_batches(batch_size or 32)
+    if batches is None:
+        return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)
     model.make_predict_function()
-    outputs = []
-    for first in range(0, num_rows(x), size):
-        batch = keras.tree.map_structure(lambda leaf, rows=slice(first, first + size): as_tensor(leaf[rows]), x)
-        outputs.append(model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]))
+    outputs = [model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]) for batch in batches]
     return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *outputs)
+
+
+def _dtype_name(dtype: Any) -> Any:
+    return dtype.name if isinstance(dtype, tf.DType) else dtype
 
 
 def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
     """Return whether samples fit an input; Keras adds or removes a last axis of length one."""
-    a, b = (sizes[:-1] if sizes[-1:] == (1,) else sizes for sizes in (shape, wanted))
-    return len(a) == len(b) and all(one == other or None in (one, other) for one, other in zip(a, b, strict=True))
+    longer, shorter = sorted((shape, wanted), key=len, reverse=True)
+    longer = longer[:-1] if len(longer) == len(shorter) + 1 and longer[-1] == 1 else longer
+    return len(longer) == len(shorter) and all(
+        one == other or None in (one, other) for one, other in zip(longer, shorter, strict=True)
+    )
 
 
 def is_shape(value: Any) -> bool:

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.datasets.files import read_npz
 from deepsimplex.datasets.labeled import Source
+from deepsimplex.datasets.npz_files import read_npz
 
 ENVIRONMENT_VARIABLE = "DEEPSIMPLEX_DATA"
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")

@@ -1,12 +1,14 @@
 """Labeled samples: numbered classes, a stratified split, scaling and checks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_array, check_labels, check_number, check_whole
 
 DTYPES = ("float32", "uint8")
@@ -72,12 +74,17 @@ class LabeledData:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Samples and labels as read from a file; ``test`` is None if the file has no test part."""
+    """Samples and labels as read from a file; ``test`` is None if the file has no test part.
+
+    ``name_of`` names samples by their number, in which those of ``test`` follow those of ``x``; None for data sets that
+    come with the package, whose copies of images are not reported.
+    """
 
     x: NDArray
     y: NDArray
     test: tuple[NDArray, NDArray] | None = None
     class_names: Sequence[str] | None = None
+    name_of: Callable[[int], str] | None = None
 
 
 def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -142,6 +149,20 @@ def convert(x: NDArray, dtype: str, name: str) -> NDArray:
     return x.astype(np.float32) if limit == 1 else np.divide(x, 255, dtype=np.float32)
 
 
+def _warn_of_coarse_columns(x: NDArray, name: str) -> None:
+    """Warn of columns that vary by less than about a hundred steps of single precision, such as times in seconds."""
+    deviations = x.std(axis=0, dtype=np.float64)
+    steps = np.spacing(np.abs(x).max(axis=0).astype(np.float32)).astype(np.float64)
+    coarse = np.flatnonzero((deviations > 0) & (steps > deviations / 100))
+    if len(coarse):
+        k = coarse[0]
+        warn_caller(
+            f"samples of {name} are read as float32, which rounds values of columns {coarse.tolist()} to steps above a "
+            f"hundredth of their standard deviation, {steps[k]:.3g} of {deviations[k]:.3g} in column {k}: subtract a "
+            "constant from them before they are stored"
+        )
+
+
 def stratified_split(
     y: NDArray, test_fraction: float, seed: int, name: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -150,6 +171,12 @@ def stratified_split(
 
     check_number(test_fraction, "test_fraction", above=0, below=1)
     check_whole(seed, "seed", 0, 2**32 - 1)
+    classes, counts = np.unique(y, return_counts=True)
+    if len(single := classes[counts < 2]):
+        raise ValueError(
+            f"{name} cannot be split with test_fraction {test_fraction}: every class must have at least 2 samples; "
+            f"{len(single)} of {len(classes)} classes have one, the first is {str(single[0])!r}"
+        )
     held_out = int(np.ceil(test_fraction * len(y)))
     try:
         train, test = train_test_split(np.arange(len(y)), test_size=held_out, stratify=y, random_state=seed)
@@ -165,17 +192,47 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
     numbers, class_names = encode_labels(labels, source.class_names, name)
     if source.test is None:
         fraction = TEST_FRACTION if test_fraction is None else test_fraction
-        train, test = stratified_split(labels, fraction, seed, name)
+        train, test = stratified_split(np.array(class_names)[numbers], fraction, seed, name)
         x, x_test, y, y_test = source.x[train], source.x[test], numbers[train], numbers[test]
     else:
         if test_fraction is not None:
             raise ValueError(f"test_fraction must be left out: {name} has a test set")
         x, x_test = source.x, source.test[0]
-        y, y_test = np.split(numbers, [len(x)])
+        train, test = np.split(np.arange(len(labels)), [len(x)])
+        y, y_test = numbers[train], numbers[test]
         unseen = np.setdiff1d(y_test, y)
         if len(unseen):
             raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
-    return LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
+    data = LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
+    if x.ndim == 2:
+        _warn_of_coarse_columns(x, name)
+    elif source.name_of is not None:
+        _warn_of_copies(x, x_test, numbers[[*train, *test]], [*map(source.name_of, [*train, *test])], name)
+    return data
+
+
+def _warn_of_copies(x: NDArray, x_test: NDArray, labels: NDArray, names: list[str], name: str) -> None:
+    """Warn of test images that are also training images, and of images in two classes, by names of all samples."""
+    first: dict[bytes, int] = {}
+    copies, contradictions = [], []
+    for k, image in enumerate(image for part in (x, x_test) for image in part):
+        same = first.setdefault(blake2b(image.tobytes()).digest(), k)
+        if same < len(x) <= k:
+            copies.append((k, same))
+        if labels[k] != labels[same]:
+            contradictions.append((k, same))
+    if copies:
+        one, other = (names[k] for k in copies[0])
+        warn_caller(
+            f"{len(copies)} of {len(x_test)} test images of {name} equal a training image, such as {one} and {other}, "
+            "which makes scores on them too good: delete copies"
+        )
+    if contradictions:
+        one, other = (names[k] for k in contradictions[0])
+        warn_caller(
+            f"{len(contradictions)} of {len(labels)} images of {name} equal one of another class, such as {one} and "
+            f"{other}: delete the one in the wrong class"
+        )
 
 
 def _as_vector(y: NDArray, x: NDArray, name: str) -> NDArray:

@@ -9,9 +9,11 @@ import numpy as np
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.validation import check_choice
-from deepsimplex.datasets.files import read_csv, read_folder, read_npz
+from deepsimplex.datasets.image_folders import read_folder
 from deepsimplex.datasets.image_sets import IMAGE_SETS, read_image_set
 from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
+from deepsimplex.datasets.npz_files import read_npz
+from deepsimplex.datasets.tables import read_csv
 
 NAMES = tuple(sorted(["digits", *IMAGE_SETS]))
 
@@ -24,7 +26,8 @@ def load(
     seed: int = 0,
     image_size: Sequence[int] | None = None,
     color: str | None = None,
-    target_column: str | None = None,
+    on_error: str = "raise",
+    target_column: str | int | None = None,
 ) -> LabeledData:
     """Load labeled data, split into a training and a test part.
 
@@ -37,8 +40,9 @@ def load(
           or downloaded through ``keras.datasets``, whichever comes first;
         - "cifar10" [N, 32, 32, 3]: the same, with cifar10.npz or the binary version's folder cifar-10-batches-bin/;
         - a path to a .npz file with x_train, y_train, x_test, y_test, or x and y, and perhaps class_names;
-        - a path to a folder with one subfolder of images per class, or with train/ and test/ of such;
-        - a path to a .csv file with a header.
+        - a path to a folder with one subfolder of images per class, or with train/ and test/ of such. Images are turned
+          upright by their EXIF orientation; hidden files and folders are not read;
+        - a path to a .csv file with a header, of columns of numbers separated by commas, semicolons or tabs.
     dtype : {"float32", "uint8"}
         Images as float32 in [0, 1] (default), or as the integers 0..255 that the source holds. Tables are float32,
         not scaled.
@@ -50,8 +54,12 @@ def load(
         Folders only: the size to scale images to. By default all must have the same.
     color : {"rgb", "grayscale"}, optional
         Folders only; "rgb" by default. Gray images are [N, H, W].
-    target_column : str, optional
-        CSV only, where it is required: the column of labels. String labels are numbered in sorted order.
+    on_error : {"raise", "skip"}
+        Folders only: whether images that cannot be read raise an error that names them all, which is the default, or
+        are left out with a warning.
+    target_column : str or int, optional
+        CSV only, where it is required: the column of labels, by its name in the header. Labels are names of classes,
+        numbered in sorted order.
 
     Returns
     -------
@@ -67,6 +75,12 @@ def load(
     OSError
         When a data set is found nowhere and cannot be downloaded.
 
+    Warns
+    -----
+    UserWarning
+        When files or columns are left out, when images of a file or folder are both in the training and in the test
+        part, or in two classes, and when single precision cannot resolve a column.
+
     Examples
     --------
     >>> (x, y), (x_test, y_test) = load("digits")
@@ -76,17 +90,18 @@ def load(
     check_choice(dtype, "dtype", DTYPES)
     check_path(name, "name")
     label, kind = os.fspath(name), _kind(name)
-    for option, value, home in (
-        ("image_size", image_size, "folder"),
-        ("color", color, "folder"),
-        ("target_column", target_column, "csv"),
+    for option, is_given, home in (
+        ("image_size", image_size is not None, "folder"),
+        ("color", color is not None, "folder"),
+        ("on_error", on_error != "raise", "folder"),
+        ("target_column", target_column is not None, "csv"),
     ):
-        if value is not None and kind != home:
+        if is_given and kind != home:
             raise ValueError(f"{option} applies to a {home} only; {label} is a {kind}")
     if kind == "name":
         source = _read_digits() if label == "digits" else read_image_set(label)
     elif kind == "folder":
-        source = read_folder(name, image_size, color)
+        source = read_folder(name, image_size, color, on_error)
     else:
         source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
     return finish(source, label, dtype, test_fraction, seed)

@@ -1,6 +1,5 @@
 """Distances between samples, and exact nearest neighbors of every class under them."""
 
-from deepsimplex.distances.checkpoint import CheckpointWarning
 from deepsimplex.distances.distance import CallableDistance, Distance
 from deepsimplex.distances.embedding_distance import Embedding
 from deepsimplex.distances.exact_search import Neighbors
@@ -14,7 +13,6 @@ __all__ = [
     "DISTANCES",
     "SSIM",
     "CallableDistance",
-    "CheckpointWarning",
     "Cityblock",
     "Distance",
     "Embedding",

@@ -131,8 +131,6 @@ def check_candidates(candidates: Any, method: str, k: int = 1, name: str = "cand
 
 def check_approximate(metric: Distance, search: Search) -> None:
     """Raise an error if an approximate search is not possible, before any work."""
-    if search.checkpoint is not None:
-        raise ValueError("checkpoint belongs to exact searches; set checkpoint=None or method='exact'")
     if search.x.ndim < 2 or not metric.has_features:
         raise ValueError(
             "method='approximate' needs samples [N, ...] with features that an index can search; "

@@ -4,15 +4,14 @@ The samples go into the object store once. A task takes all cores of a node, and
 
 Exact: groups of tiles are the tasks, which start from the neighbors that are known when they are submitted, and whose
 lists are merged. Tiles, pairs and ties are those of the search on one machine, so that the answer is the same bit for
-bit, and either can resume a checkpoint of the other.
+bit.
 
 Approximate: a task makes the index of a class, and others search blocks of queries in it, as on one machine.
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -25,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from deepsimplex._utils.batching import parts
 from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateSearch, ClassNeighbors
 from deepsimplex.distances.distance import Distance
-from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visit
+from deepsimplex.distances.exact_search import Neighbors, Search, Tile, Visit, num_pairs
 
 # Enough that nodes of unequal speed finish together, and that little work is lost if one dies.
 TASKS_PER_NODE = 16
@@ -64,16 +63,27 @@ def search_on_cluster(search: Search, metric: Distance) -> Neighbors:
     MemoryError
         If the samples do not fit into the object store.
     """
+    from deepsimplex.distances.compiled_search import merge_lists
+
     ray = ray_module()
     with _connected(ray) as (cores, at_once), _errors(ray):
-        left = TileList(search, metric)
+        tiles, neighbors = search.tiles(metric), search.empty()
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
-        shared = ray.put((metric, replace(search, checkpoint=None), cores))
-        submit = partial(task.remote, uuid.uuid4().hex, shared)
-        with left.progress("neighbors on a cluster") as advance:
-            # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
-            _run(partial(_first_ready, ray, cores), submit, left, at_once, advance)
-    return left.finish()
+        submit = partial(task.remote, uuid.uuid4().hex, ray.put((metric, search, cores)))
+        waiting = _groups(tiles, TASKS_PER_NODE * at_once)[::-1]
+        running: dict[Any, list[Tile]] = {}
+        with search.progress(metric, tiles, "neighbors on a cluster") as advance:
+            # Tasks that run when the search is interrupted end by themselves: cancelling them can end this process
+            # (Ray 2.60).
+            while waiting or running:
+                # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
+                while waiting and len(running) < at_once:
+                    group = waiting.pop()
+                    running[submit(group, neighbors)] = group
+                ready, nearest = _first_ready(ray, cores, list(running))
+                merge_lists(nearest.distances, nearest.indices, neighbors.distances, neighbors.indices)
+                advance(sum(map(num_pairs, running.pop(ready))))
+    return search.in_order(neighbors)
 
 
 def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[ClassNeighbors]:
@@ -98,42 +108,14 @@ def _first_ready(ray: Any, cores: int, running: list[Any]) -> tuple[Any, Any]:
     """Wait for the first of the tasks, and return it with its answer; raise ClusterError if no node can run it."""
     while not (ready := ray.wait(running, timeout=PATIENCE)[0]):
         if not any(node["Alive"] and node["Resources"].get("CPU", 0) >= cores for node in ray.nodes()):
-            raise ClusterError(
-                f"executor='ray' has no node of {cores} cores left. Start some, and search again: with a cache or a "
-                "checkpoint an exact search goes on where it was"
-            )
+            raise ClusterError(f"executor='ray' has no node of {cores} cores left. Start some, and search again")
     return ready[0], ray.get(ready[0])
-
-
-def _run(
-    first_ready: Callable[[list[Any]], tuple[Any, Any]],
-    submit: Callable[..., Any],
-    left: TileList,
-    at_once: int,
-    advance: Callable[[int], None],
-) -> None:
-    """Submit groups of tiles, few at a time, and merge what they find."""
-    from deepsimplex.distances.compiled_search import merge_lists
-
-    waiting = _groups(left, TASKS_PER_NODE * at_once)[::-1]
-    running: dict[Any, slice] = {}
-    # Tasks that run when the search is interrupted end by themselves: cancelling them can end this process (Ray 2.60).
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            tiles = left.tiles[waiting[-1]]
-            running[submit(tiles, left.neighbors)] = waiting.pop()
-        ready, nearest = first_ready(list(running))
-        merge_lists(nearest.distances, nearest.indices, left.neighbors.distances, left.neighbors.indices)
-        advance(sum(left.areas[running.pop(ready)]))
-        left.keep(min([group.start for group in (*waiting, *running.values())], default=len(left.tiles)))
 
 
 _visits: dict[str, Visit] = {}  # the visit that this worker has prepared, by the search
 
 
-def _visit(
-    key: str, shared: tuple[Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
-) -> Neighbors:
+def _visit(key: str, shared: tuple[Distance, Search, int], tiles: list[Tile], known: Neighbors) -> Neighbors:
     """Visit tiles on a node, and return the known neighbors merged with those that it finds."""
     metric, search, cores = shared
     neighbors = Neighbors(known.distances.copy(), known.indices.copy())
@@ -174,12 +156,11 @@ def _threads(cores: int) -> Iterator[None]:
         yield
 
 
-def _groups(left: TileList, count: int) -> list[slice]:
-    """Divide the remaining tiles into about ``count`` groups of consecutive tiles with similar areas."""
-    reached = np.cumsum([0, *left.areas])
-    wanted = np.linspace(reached[left.done], reached[-1], count + 1)
-    bounds = np.unique([left.done, *np.searchsorted(reached, wanted), len(left.tiles)])
-    return [slice(int(begin), int(end)) for begin, end in pairwise(bounds)]
+def _groups(tiles: list[Tile], count: int) -> list[list[Tile]]:
+    """Divide tiles into about ``count`` groups of consecutive tiles with similar numbers of pairs."""
+    reached = np.cumsum([0, *map(num_pairs, tiles)])
+    bounds = np.unique([*np.searchsorted(reached, np.linspace(0, reached[-1], count + 1)), len(tiles)])
+    return [tiles[begin:end] for begin, end in pairwise(bounds)]
 
 
 def ray_module() -> Any:

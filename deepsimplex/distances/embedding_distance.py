@@ -107,6 +107,16 @@ class Embedding(Distance):
         if weights := [state[name] for name in (f"weight_{i}" for i in range(len(state))) if name in state]:
             self.model.set_weights(weights)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, the model as configuration and weights, which copies are made of."""
+        model = {"model": keras.saving.serialize_keras_object(self.model), "values": self.model.get_weights()}
+        return {**vars(self), **model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values = state.pop("values")
+        vars(self).update({**state, "model": keras.saving.deserialize_keras_object(state["model"])})
+        self.model.set_weights(values)
+
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         others = None if queries is x else self.features(queries, "queries")
         features = self.features(x)

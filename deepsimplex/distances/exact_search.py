@@ -8,23 +8,23 @@ depend on one another: any order, and any division of the list among workers, gi
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
-from deepsimplex.distances.checkpoint import Checkpoint
 
 Classes = Literal["all", "same", "other"]
 CLASSES = get_args(Classes)
+BLOCK_BYTES = 2**24
 Executor = Literal["ray"]
 EXECUTORS = get_args(Executor)
 # Smaller tiles cost more in calls than they save in memory.
 SMALLEST_TILE = 16
+Tile = tuple[slice, slice]
+"""Rows and columns of the distance matrix."""
 
 
 class Neighbors(NamedTuple):
@@ -69,16 +69,14 @@ class Search:
         None: the samples themselves, each left out as its neighbor.
     query_labels : ndarray, shape [M], int64
         Classes of the queries (of the samples, without queries); -1 if they are not known.
+    num_classes, k : int
+        n and k.
     exclude_duplicates : bool
         Whether neighbors in the query's class must lie at a positive distance.
     classes : {"all", "same", "other"}
         Whether neighbors are searched in all classes, in that of the query, or in the others.
-    num_classes, k : int
-        n and k.
     block_bytes : int
         Approximate memory of one tile of float64 distances.
-    checkpoint : pathlib.Path or None
-        Folder for the state of a long search.
     show_progress : bool or None
         As ``deepsimplex._utils.progress`` takes it.
     rows : ndarray, shape [M, ...]
@@ -98,13 +96,12 @@ class Search:
     ids: NDArray[np.int64]
     queries: NDArray[Any] | None
     query_labels: NDArray[np.int64]
-    exclude_duplicates: bool
-    classes: Classes
     num_classes: int
     k: int
-    block_bytes: int
-    checkpoint: Path | None
-    show_progress: bool | None
+    exclude_duplicates: bool = False
+    classes: Classes = "all"
+    block_bytes: int = BLOCK_BYTES
+    show_progress: bool | None = None
     rows: NDArray[Any] = field(init=False)
     row_ids: NDArray[np.int64] = field(init=False)
     wanted: NDArray[np.bool_] = field(init=False)
@@ -140,11 +137,20 @@ class Search:
         """Whether each tile of a distance gives neighbors of its rows and of its columns."""
         return bool(metric.symmetric) and self.queries is None
 
-    def key(self, distance_key: str | None) -> str:
-        """Return a digest of everything that the search under a distance depends on."""
-        arrays = self.x, self.y, self.ids, self.queries, self.query_labels
-        options = self.exclude_duplicates, self.classes, self.num_classes, self.k, self.block_bytes
-        return fingerprint(distance_key, *options, *arrays)
+    def tiles(self, metric: Any) -> list[Tile]:
+        """Divide the distance matrix into tiles: on and above the diagonal alone, if each serves both sides."""
+        both_sides, length = self.both_sides(metric), self.tile_length
+        return [
+            (rows, columns)
+            for rows in parts(slice(0, len(self.rows)), length)
+            for columns in parts(slice(rows.start if both_sides else 0, len(self.x)), length)
+        ]
+
+    def progress(self, metric: Any, tiles: list[Tile], name: str) -> AbstractContextManager[Callable[[int], Any]]:
+        """Show how many pairs of these tiles are done; nothing of a single one, which ends with its first report."""
+        if len(tiles) < 2:
+            return nullcontext(lambda pairs: None)
+        return progress(f"{metric!r} {name}", sum(map(num_pairs, tiles)), self.show_progress, unit="pairs")
 
     def has_wanted(self, rows: slice, columns: slice) -> bool:
         """Whether a tile has pairs of the classes that are wanted."""
@@ -158,62 +164,10 @@ Visit = Callable[[slice, slice, Neighbors], None]
 """Merges the pairs of a tile, given by its rows and columns, into the lists of its rows (and columns)."""
 
 
-class TileList:
-    """The tiles of a search in their order, how many of them are done, and the neighbors so far.
-
-    Parameters
-    ----------
-    search : Search
-    metric : Distance
-        Named beside the progress bar. Its key names the checkpoint, whose finished tiles are not visited again.
-
-    Attributes
-    ----------
-    tiles : list of (slice, slice)
-    areas : list of int
-        Numbers of pairs of the tiles.
-    done : int
-        Number of tiles, from the start, that are finished.
-    neighbors : Neighbors
-        Neighbors so far of the rows of the distance matrix.
-    """
-
-    def __init__(self, search: Search, metric: Any) -> None:
-        both_sides, length = search.both_sides(metric), search.tile_length
-        # Only those on and above the diagonal, if each serves both sides.
-        self.tiles = [
-            (rows, columns)
-            for rows in parts(slice(0, len(search.rows)), length)
-            for columns in parts(slice(rows.start if both_sides else 0, len(search.x)), length)
-        ]
-        self.areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in self.tiles]
-        self.neighbors, self.done = search.empty(), 0
-        self._search, self._metric, self._checkpoint = search, metric, None
-        if search.checkpoint is not None:
-            self._checkpoint = Checkpoint(search.checkpoint, search.key(metric.cache_key()))
-            if (state := self._checkpoint.load()) is not None:
-                self.neighbors.distances[...], self.neighbors.indices[...] = state["distances"], state["indices"]
-                self.done = int(state["tiles"])
-
-    def progress(self, name: str) -> AbstractContextManager[Callable[[int], Any]]:
-        """Show how many pairs are done, as ``deepsimplex._utils.progress`` does; of a single tile nothing."""
-        if len(self.tiles) < 2:  # nothing to report before the end
-            return nullcontext(lambda pairs: None)
-        total, done = sum(self.areas), sum(self.areas[: self.done])
-        return progress(f"{self._metric!r} {name}", total, self._search.show_progress, unit="pairs", done=done)
-
-    def keep(self, done: int) -> None:
-        """Keep the neighbors, with ``done`` tiles finished; they may include neighbors from later tiles."""
-        self.done = done
-        if self._checkpoint is not None:
-            distances, indices, _ = self.neighbors
-            self._checkpoint.keep({"distances": distances, "indices": indices, "tiles": np.array(done)})
-
-    def finish(self) -> Neighbors:
-        """Return the neighbors in the order of the queries, and remove the checkpoint."""
-        if self._checkpoint is not None:
-            self._checkpoint.clear()
-        return self._search.in_order(self.neighbors)
+def num_pairs(tile: Tile) -> int:
+    """Return the number of pairs of a tile."""
+    rows, columns = tile
+    return (rows.stop - rows.start) * (columns.stop - columns.start)
 
 
 def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
@@ -224,14 +178,13 @@ def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
     Neighbors
         Of the queries, in their order. Equally near samples are ordered by their indices.
     """
-    left = TileList(search, metric)
-    with left.progress("neighbors") as advance:
-        for number in range(left.done, len(left.tiles)):
-            if search.has_wanted(*left.tiles[number]):
-                visit(*left.tiles[number], left.neighbors)
-            advance(left.areas[number])
-            left.keep(number + 1)
-    return left.finish()
+    tiles, neighbors = search.tiles(metric), search.empty()
+    with search.progress(metric, tiles, "neighbors") as advance:
+        for tile in tiles:
+            if search.has_wanted(*tile):
+                visit(*tile, neighbors)
+            advance(num_pairs(tile))
+    return search.in_order(neighbors)
 
 
 def block_visit(block: Callable[[slice, slice], NDArray[np.float64]], search: Search, metric: Any) -> Visit:

@@ -1,13 +1,11 @@
 """Find the nearest samples of every class, and measure the leave-one-out error of the nearest neighbor."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.batching import row_blocks
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
 from deepsimplex.distances.approximate_search import (
@@ -16,12 +14,19 @@ from deepsimplex.distances.approximate_search import (
     search_approximately,
     search_in_turn,
 )
-from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
-from deepsimplex.distances.exact_search import CLASSES, EXECUTORS, Classes, Executor, Neighbors, Search, search_tiles
+from deepsimplex.distances.exact_search import (
+    BLOCK_BYTES,
+    CLASSES,
+    EXECUTORS,
+    Classes,
+    Executor,
+    Neighbors,
+    Search,
+    search_tiles,
+)
 from deepsimplex.distances.named_distances import get_distance
 
-BLOCK_BYTES = 2**24
 Method = Literal["exact", "approximate"]
 METHODS = get_args(Method)
 _SEED = 0
@@ -41,7 +46,6 @@ def class_neighbors(
     method: Method = "exact",
     candidates: int | None = None,
     block_bytes: int = BLOCK_BYTES,
-    checkpoint: Any = None,
     executor: Executor | None = None,
     show_progress: bool | None = None,
 ) -> Neighbors:
@@ -84,14 +88,10 @@ def class_neighbors(
     block_bytes : int
         Approximate memory of one block of float64 distances; the answer does not depend on it. A search takes a few
         times as much. The default is 16 MiB.
-    checkpoint : path-like, optional
-        A folder in which the state of a long search is kept, every 20 seconds. The same search resumes from there
-        after it was killed, and removes it when it is finished. Needs a distance that is not a function. None (default)
-        keeps nothing.
     executor : {None, "ray"}
         Where the search runs: None (default) on this machine, "ray" on the nodes of a Ray cluster, that of the
-        environment variable RAY_ADDRESS or one of this machine's cores. An exact answer is the same bit for bit, and
-        either can resume a checkpoint of the other. Needs the extra ``cluster``.
+        environment variable RAY_ADDRESS or one of this machine's cores. An exact answer is the same bit for bit.
+        Needs the extra ``cluster``.
     show_progress : bool, optional
         None (default) shows a progress bar on terminals and in notebooks if the work takes long; True also prints
         lines elsewhere.
@@ -111,15 +111,9 @@ def class_neighbors(
         If lengths or shapes do not match, a label or argument is out of its range, the samples do not suit the
         distance, or a distance that was computed is NaN, or infinite with nothing nearer.
     OSError
-        If ``checkpoint`` cannot be written; for ``executor="ray"``, if the cluster is not reached, or its nodes have
-        other versions.
+        For ``executor="ray"``, if the cluster is not reached, or its nodes have other versions.
     ImportError, MemoryError
         For ``executor="ray"``: without Ray, if its object store is full.
-
-    Warns
-    -----
-    CheckpointWarning
-        If the state of an earlier search is damaged, or cannot be written any more; the answer is correct.
 
     Examples
     --------
@@ -170,7 +164,6 @@ def class_neighbors(
         method=method,
         candidates=candidates,
         block_bytes=block_bytes,
-        checkpoint=None if checkpoint is None else check_path(checkpoint, "checkpoint"),
         executor=executor,
         show_progress=show_progress,
     )
@@ -185,25 +178,20 @@ def nearest_neighbors(
     *,
     queries: NDArray[Any] | None = None,
     query_labels: NDArray[np.int64] | None = None,
-    exclude_duplicates: bool = False,
-    classes: Classes = "all",
     method: Method = "exact",
     candidates: int | None = None,
-    block_bytes: int = BLOCK_BYTES,
-    checkpoint: Path | None = None,
     executor: Executor | None = None,
-    show_progress: bool | None = None,
+    **options: Any,
 ) -> Neighbors:
     """Find the neighbors that ``class_neighbors`` describes, for arguments that have been checked.
 
-    ``samples`` and ``queries`` are arrays that ``metric.check`` has returned.
+    ``samples`` and ``queries`` are arrays that ``metric.check`` has returned; ``options`` are the last fields of
+    ``Search``.
     """
     if executor == "ray":
         from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
 
         ray_module()  # before an embedding is computed
-    if checkpoint is not None:
-        Checkpoint.check(checkpoint, metric.cache_key())  # before an embedding is computed
     # Sorted by class, and shuffled within each so that a search finds near samples early.
     order = np.random.default_rng(_SEED).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
@@ -211,20 +199,8 @@ def nearest_neighbors(
         query_labels = labels[order]
     elif query_labels is None:
         query_labels = np.full(len(queries), -1)  # not known
-    search = Search(
-        x=_ordered(samples, order),
-        y=labels[order],
-        ids=order,
-        queries=queries,
-        query_labels=query_labels,
-        exclude_duplicates=exclude_duplicates,
-        classes=classes,
-        num_classes=num_classes,
-        k=k,
-        block_bytes=block_bytes,
-        checkpoint=checkpoint,
-        show_progress=show_progress,
-    )
+    ordered = _ordered(samples, order), labels[order], order
+    search = Search(*ordered, queries, query_labels, num_classes, k, **options)
     if method == "approximate":
         check_approximate(metric, search)
         find = candidates_on_cluster if executor == "ray" else search_in_turn

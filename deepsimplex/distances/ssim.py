@@ -1,7 +1,5 @@
-"""The structural dissimilarity of images: all pairs by compiled loops, or by TensorFlow on a GPU."""
+"""The structural dissimilarity of images."""
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -24,8 +22,6 @@ BRIGHTEST = 1e8
 PACKED_BYTES = 2**24
 # Images whose pairs are evaluated together, so that they stay in a core's cache.
 CACHED = 64
-# Memory of one tensor of pairs on a GPU; about eight are alive at a time.
-TENSOR_BYTES = 2**27
 DTYPES = ("float32", "float64")
 
 
@@ -39,7 +35,7 @@ class SSIM(Distance):
     across a bright and a dark, flat part). Equal images have distance exactly 0, and nearly equal ones are compared in
     float64. Values lie in [0, 2]; the triangle inequality holds for the square root, not for the distance itself.
 
-    Neighbors are found by evaluating every pair once: on a GPU if TensorFlow has one, else on all cores.
+    Neighbors are found by evaluating every pair once, on all cores.
 
     Parameters
     ----------
@@ -150,18 +146,14 @@ class SSIM(Distance):
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         queries, x = self._in_one_unit(queries, x)
         plan = self._layout(x, self.dtype)
-        accelerated = self.dtype == "float32" and has_accelerator()
         at_once = max(1, PACKED_BYTES // plan.packed_bytes)
 
         def block(rows: slice, columns: slice) -> NDArray[np.float64]:
-            if accelerated:
-                out = ssim_block(queries[rows], x[columns], self.window, self._range_of(x))
-            else:
-                out = np.empty((rows.stop - rows.start, columns.stop - columns.start))
-                for across in parts(slice(0, out.shape[1]), at_once):
-                    packed = self._pack(x[columns][across], plan)
-                    for down in parts(slice(0, len(out)), at_once):
-                        out[down, across] = _all_pairs(self._pack(queries[rows][down], plan), packed, plan)
+            out = np.empty((rows.stop - rows.start, columns.stop - columns.start))
+            for across in parts(slice(0, out.shape[1]), at_once):
+                packed = self._pack(x[columns][across], plan)
+                for down in parts(slice(0, len(out)), at_once):
+                    out[down, across] = _all_pairs(self._pack(queries[rows][down], plan), packed, plan)
             near = np.nonzero(out < NEAR)
             out[near] = self._exact(queries, near[0] + rows.start, x, near[1] + columns.start)
             return out
@@ -225,87 +217,3 @@ def _all_pairs(images: "Packed", others: "Packed", plan: "Layout") -> NDArray[np
         rows, columns = np.repeat(np.arange(count), len(columns)), np.tile(columns, count)
         strips.append(pair_distances(rows, columns, images, others, plan).reshape(count, -1))
     return np.concatenate(strips, axis=1)
-
-
-def has_accelerator() -> bool:
-    """Return whether TensorFlow has a GPU.
-
-    Examples
-    --------
-    >>> device = "/GPU:0" if has_accelerator() else "/CPU:0"
-    """
-    import tensorflow as tf
-
-    return bool(tf.config.get_visible_devices("GPU"))
-
-
-def ssim_block(images: NDArray[Any], others: NDArray[Any], window: int, data_range: float = 1.0) -> NDArray[np.float64]:
-    """Compute 1 - SSIM of all pairs, in float32 on TensorFlow's default device.
-
-    Parameters
-    ----------
-    images : ndarray, shape [A, H, W] or [A, H, W, C]
-    others : ndarray, shape [B, H, W] or [B, H, W, C]
-    window : int
-        Side of the square window in pixels, odd.
-    data_range : float
-        Largest possible pixel value less the smallest. The default is 1.
-
-    Returns
-    -------
-    ndarray, shape [A, B], float64
-        Accurate to about 1e-5: equal images have a distance within that of zero, of either sign.
-
-    Examples
-    --------
-    >>> images = np.stack([np.eye(5), 0.5 * np.eye(5)])
-    >>> abs(ssim_block(images, images, window=3)).round(2)
-    array([[0.  , 0.36],
-           [0.36, 0.  ]])
-    """
-    compare = _comparison(window)
-    out = np.empty((len(images), len(others)))
-    length = max(1, int((TENSOR_BYTES / (4 * np.prod(images.shape[1:]))) ** 0.5))
-    for across in parts(slice(0, len(others)), length):
-        columns = _centered(others[across], data_range)
-        for down in parts(slice(0, len(images)), length):
-            out[down, across] = 1.0 - compare(*_centered(images[down], data_range), *columns).numpy()
-    return out
-
-
-def _centered(images: NDArray[Any], data_range: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Pixels [N, H, W, C] less the image's mean, and the means [N], in units of the data range.
-
-    Covariances do not depend on the mean, and smaller numbers lose less to rounding.
-    """
-    pixels = images.reshape(*images.shape[:3], -1).astype(np.float64) / data_range
-    means = pixels.mean(axis=(1, 2, 3)).astype(np.float32)
-    return (pixels - means[:, None, None, None]).astype(np.float32), means
-
-
-@lru_cache
-def _comparison(window: int) -> Callable[..., Any]:
-    """Return the function that maps two sets of images to their similarities [A, B], traced once for all shapes."""
-    import tensorflow as tf
-
-    pixels, means = tf.TensorSpec((None, None, None, None), tf.float32), tf.TensorSpec((None,), tf.float32)
-    sample = window**2 / (window**2 - 1)
-
-    def box(values: Any) -> Any:
-        """Means over the windows of [N, H, W, C]."""
-        return tf.nn.avg_pool2d(tf.nn.avg_pool2d(values, (window, 1), 1, "VALID"), (1, window), 1, "VALID")
-
-    @tf.function(input_signature=(pixels, means, pixels, means), autograph=False)
-    def similarities(a: Any, a_mean: Any, b: Any, b_mean: Any) -> Any:
-        m, o = box(a)[:, None], box(b)[None]
-        a_variance = sample * (box(a * a)[:, None] - m * m)
-        b_variance = sample * (box(b * b)[None] - o * o)
-        products = tf.reshape(a[:, None] * b[None], tf.concat([[-1], tf.shape(a)[1:]], 0))
-        covariance = sample * (tf.reshape(box(products), tf.shape(m * o)) - m * o)
-        m += a_mean[:, None, None, None, None]
-        o += b_mean[None, :, None, None, None]
-        luminance = (2.0 * m * o + K1**2) / (m * m + o * o + K1**2)
-        structure = (2.0 * covariance + K2**2) / (a_variance + b_variance + K2**2)
-        return tf.reduce_mean(luminance * structure, axis=(2, 3, 4))
-
-    return similarities

@@ -15,12 +15,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
+from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
 from deepsimplex.calibration import Calibration, FeatureDensity
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.checked_data import checked_labels, checked_rows, readable_rows
+from deepsimplex.estimators.checked_data import (
+    checked_labels,
+    checked_rows,
+    column_ranges,
+    fitted_labels,
+    readable_rows,
+)
 from deepsimplex.export import export_model
+from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.samples import Labels
 
 RandomState = int | np.random.RandomState | None
@@ -73,8 +80,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape [n]
-        In the order of the columns of probabilities.
+        Sorted, in the order of the columns of probabilities.
     n_features_in_ : int
+    feature_range_ : ndarray, shape [2, d]
+        Smallest and largest value of every feature in ``fit``.
     calibration_ : Calibration
         Only after ``calibrate``.
     prediction_sets_ : ConformalSets
@@ -87,6 +96,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     # Formats of ``export``.
     _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
+    # Dtypes of its input.
+    _input_dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     _has_latents: ClassVar[bool] = False
     _variance_share: ClassVar[float | None] = None
     # An attribute that only a fitted classifier has.
@@ -118,16 +129,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _readable(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
         features = readable_rows(self, X, ensure_min_samples=2)
-        labels = checked_labels(y, self.classes)
+        labels = fitted_labels(y, self.classes)
         if len(labels.values) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.values)}")
         weights = check_sample_weight(sample_weight, len(features))
-        if not (class_weight is None or isinstance(class_weight, dict | str)):
-            raise TypeError(f"class_weight must be None, 'balanced' or a dict of classes; found {class_weight!r}")
+        if class_weight is not None and not (isinstance(class_weight, str) and class_weight == "balanced"):
+            class_weight = check_class_weight(class_weight, labels.classes.tolist(), "{label: 2.0}, or 'balanced'")
         weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
         if np.count_nonzero(weights > 0) < 2:
             raise ValueError("sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer")
-        self.classes_ = labels.classes
+        self.classes_, self.feature_range_ = labels.classes, column_ranges(features)
         return features, labels, weights
 
     def _report_end(self, callback: Callback | None) -> None:
@@ -149,7 +160,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of samples that were not used in ``fit``. None removes the calibration.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
             See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
             classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
@@ -284,10 +295,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         class_names: Sequence[str] | None = None,
         format: str = "tf_saved_model",
         verbose: bool = False,
+        input_dtype: str = "float32",
     ) -> None:
         """Export the classifier for serving without this package: as a SavedModel or an ONNX file.
 
-        Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
+        Input: "features" [N, d]. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
         ``conformalize`` "prediction_set" [N, n], after ``fit_density`` "familiarity" [N].
         ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
@@ -304,12 +316,22 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             arithmetic, which covariances need.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
+        input_dtype : {"float32", "float64"}
+            Dtype of the features. Default "float32", with a warning if it rounds a feature, such as a time in seconds,
+            by a considerable part of its range in ``fit``. Layers of networks compute in float32 alone.
         """
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
+        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32":
+            remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
+            warn_of_rounding(*self.feature_range_, remedy, getattr(self, "feature_names_in_", None))
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
-        options: dict[str, Any] = {"class_names": [str(name) for name in names], "verbose": verbose}
+        options: dict[str, Any] = {
+            "class_names": [str(name) for name in names],
+            "verbose": verbose,
+            "input_dtype": input_dtype,
+        }
         self._export(filepath, format, **options, further_outputs=self._after_training.served)
 
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
@@ -328,7 +350,19 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
-        return np.log(np.maximum(self._calibrated(p), np.finfo(np.float64).tiny))
+        with np.errstate(divide="ignore"):
+            return floored(np.log(self._calibrated(p)))
+
+
+def floored(logarithms: NDArray[np.floating]) -> NDArray[Any]:
+    """Return logarithms of probabilities, at least that of the smallest normal number: -708.4, or -87.3 in float32.
+
+    Examples
+    --------
+    >>> floored(np.array([-1e9, -1.0])).round(1)
+    array([-708.4,   -1. ])
+    """
+    return np.maximum(logarithms, np.log(np.finfo(logarithms.dtype).tiny))
 
 
 def seed_of(random_state: Any) -> int:

@@ -12,7 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
-from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
+from deepsimplex._utils.batching import is_sliced_by_rows, not_finite, row_blocks
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_sample_weight, unmasked
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
@@ -60,17 +60,51 @@ def _check_finite(X: Any) -> None:
         raise ValueError(f"Input X contains {kind} in row {row}, column {column}. Leave such rows out, or impute")
 
 
+def column_ranges(X: Any) -> NDArray[np.float64]:
+    """Return the smallest and the largest value of every column of X [N, d], read in blocks, shape [2, d].
+
+    Examples
+    --------
+    >>> column_ranges(np.array([[1.0, 5.0], [3.0, 4.0]])).tolist()
+    [[1.0, 4.0], [3.0, 5.0]]
+    """
+    blocks = (np.asarray(X[rows], dtype=np.float64) for rows in row_blocks(X))
+    lower, upper = zip(*((block.min(axis=0), block.max(axis=0)) for block in blocks), strict=True)
+    return np.stack([np.min(lower, axis=0), np.max(upper, axis=0)])
+
+
 def checked_labels(y: ArrayLike, classes: Any) -> Labels:
-    """Check hard labels [N] by scikit-learn's rules, or soft labels [N, n], and number the classes.
+    """Check hard labels [N] by scikit-learn's rules, or soft labels [N, n], and number the sorted classes.
 
     Parameters
     ----------
     y : array_like
     classes : array_like, shape [n], optional
-        All classes; None takes those of y, sorted (0 to n - 1 for soft labels).
+        All classes, in any order, which is that of the columns of soft labels; None takes those of y (0 to n - 1 for
+        soft labels). scikit-learn's scorers take ``classes_`` for sorted.
     """
     y = unmasked(y, "y")
-    return Labels.of(y if y.ndim == 2 and y.shape[1] > 1 else _hard_labels(y), classes=classes)
+    soft = y.ndim == 2 and y.shape[1] > 1
+    labels = Labels.of(y if soft else _hard_labels(y), classes=classes)
+    order = np.argsort(labels.classes, kind="stable")
+    if (order == np.arange(len(order))).all():
+        return labels
+    return Labels(labels.classes[order], labels.values[:, order] if soft else np.argsort(order)[labels.values])
+
+
+def fitted_labels(y: ArrayLike, classes: Any) -> Labels:
+    """Check labels as ``checked_labels`` does; the message names the meta-estimators that renumber labels."""
+    try:
+        return checked_labels(y, classes)
+    except ValueError as error:
+        numbers, names = np.asarray(y), np.asarray(classes)
+        if numbers.dtype.kind in "iu" and names.ndim == 1 and np.isin(numbers, np.arange(len(names))).all():
+            raise ValueError(
+                f"{error}. VotingClassifier, BaggingClassifier, StackingClassifier, OneVsRestClassifier and "
+                "cross_val_predict number labels from 0 before they fit: leave classes out there, or number the labels "
+                "yourself, with classes=range(n)"
+            ) from error
+        raise
 
 
 def _hard_labels(y: NDArray[Any]) -> NDArray[Any]:
@@ -108,12 +142,14 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
     stream: Any = Samples.of(X, name="X")
     _check_stream(stream)
     labels, is_first, soft = None, True, False
+    ranges: list[NDArray[np.float64]] = []
     classes: NDArray[Any] = np.empty(0)
 
     def used(x: Any, y: Any, weights: Any = None) -> tuple[Any, ...]:
         nonlocal is_first, soft, classes
         features = checked_rows(classifier, x, reset=is_first, ensure_all_finite=False)
         _check_finite(features)
+        ranges[:] = [column_ranges(np.concatenate([features, *ranges]))]
         if len(y) != len(x):
             raise ValueError(f"X and y must have as many rows; found {len(x)} and {len(y)}")
         weights = check_sample_weight(weights, len(x), all_zero=True)
@@ -122,7 +158,7 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
         if y.dtype.kind == "O":  # TensorFlow's text
             y = np.char.decode(y.astype(np.bytes_))
         if labels is not None:
-            y = Labels.of(y, classes=labels.classes).values if len(y) else y
+            y = checked_labels(y, classifier.classes if soft else labels.classes).values if len(y) else y
         elif len(y):
             is_first, soft = False, y.ndim == 2
             named = checked_labels(y, classifier.classes) if soft or classifier.classes is not None else None
@@ -136,7 +172,7 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
     if samples.num_rows < 2:
         raise ValueError(f"X must yield at least 2 samples of a weight above 0; found {samples.num_rows}")
     labels = Labels(classes, np.arange(len(classes))) if soft else checked_labels(classes, classifier.classes)
-    classifier.classes_ = labels.classes
+    classifier.classes_, classifier.feature_range_ = labels.classes, ranges[0]
     return samples, labels
 
 

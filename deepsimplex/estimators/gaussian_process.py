@@ -174,7 +174,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
         data give the same classifier.
@@ -244,6 +245,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         return process(self.kernel, **settings, random_state=seed)
 
     def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:
+        self._regressor(seed).check_rows(samples.num_rows)  # before the target measures distances
         target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, labels, seed)
         return self._observed(samples, labels, target)
 
@@ -304,7 +306,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     epochs, batch_size, learning_rate
         See ``deepsimplex.gp.StochasticGaussianProcess``.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
         data give the same classifier.

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.batching import row_blocks
-from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
+from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier, floored
 from deepsimplex.estimators.checked_data import readable_rows
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function
@@ -130,13 +130,17 @@ class LatentClassifier(CalibratedClassifier):
         return self._calibrated(np.concatenate([*self._read(X)]))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return logarithms of the class probabilities [N, n], finite where probabilities underflow.
+        """Return logarithms of the class probabilities [N, n], those of ``predict_proba`` up to rounding.
 
-        The argmax readout computes them in log space. So does softmax for two classes; for more, logarithms of
+        They are at least -708.4: probabilities below the smallest normal number, 2.2e-308, count as that (in float32,
+        of ``SimplexNetworkClassifier``, -87.3 and 1.2e-38). For more than two classes, softmax logarithms of
         probabilities below 1e-30 are averages over samples, with the errors stated in ``deepsimplex.readout.softmax``,
-        as all probabilities are if ``deepsimplex.readout.method_for`` is "quasi_monte_carlo". Calibrated probabilities
-        of zero count as the smallest normal number.
+        as all probabilities are if ``deepsimplex.readout.method_for`` is "quasi_monte_carlo".
         """
+        return floored(self._log_probabilities(X))
+
+    def _log_probabilities(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Compute logarithms in log space, where they have no floor, unless a calibration maps probabilities."""
         if self._after_training.maps_probabilities:
             return self._calibrated_logarithms(np.concatenate([*self._read(X)]))
         return np.concatenate([*self._read(X, log=True)])
@@ -160,7 +164,7 @@ class LatentClassifier(CalibratedClassifier):
         -------
         ndarray, shape [N] or [N, n]
             Without a pair, log-odds: of the second class for two, else of every class against their geometric mean.
-            The largest is the class that ``predict`` returns.
+            The largest is the class that ``predict`` returns. Unlike ``predict_log_proba`` they have no floor.
         """
         if pair is not None:
             if not np.iterable(pair) or isinstance(pair, str | bytes) or len(labels := list(pair)) != 2:
@@ -169,7 +173,7 @@ class LatentClassifier(CalibratedClassifier):
             if first == second:
                 raise ValueError(f"pair must hold two different classes; found {pair!r}")
             return np.asarray(decision_function(self.predict_latent(X), first, second, self.scores_))
-        logarithms = self.predict_log_proba(X)
+        logarithms = self._log_probabilities(X)
         if len(self.classes_) == 2:
             return logarithms[:, 1] - logarithms[:, 0]
         return logarithms - logarithms.mean(axis=1, keepdims=True)

@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
+from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
@@ -44,9 +45,9 @@ class LatentRegressionClassifier(LatentClassifier):
         of [CASIMAC] sec. 3, a Gaussian process with a Matern and a white kernel.
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "casimac", as in the paper.
-    cv : int
-        For regressors without standard deviations: the number of cross-validation folds whose residuals give one
-        standard deviation for all samples. Default 5.
+    cv : int, cross-validation splitter or iterable of splits
+        For regressors without standard deviations: the number of shuffled cross-validation folds whose residuals give
+        one standard deviation for all samples, or folds as scikit-learn takes them. Default 5.
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     scale_features : bool
@@ -54,7 +55,8 @@ class LatentRegressionClassifier(LatentClassifier):
         ("euclidean", "cityblock"). Default True: such sums need features in one unit. Use False, for example, for
         a kernel with a given lengthscale.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of the shuffled folds; a generator (None: NumPy's global one) draws it at every fit. Default 0. The
         regressor's own ``random_state``, if it has one, is not affected.
@@ -102,7 +104,7 @@ class LatentRegressionClassifier(LatentClassifier):
     regressor: Any = None
     target: Any = "casimac"
     _: KW_ONLY
-    cv: int = 5
+    cv: Any = 5
     readout: str | None = None
     scale_features: bool = True
     classes: ArrayLike | None = None
@@ -119,7 +121,8 @@ class LatentRegressionClassifier(LatentClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         sample_weight : array_like, shape [N], optional
             Weights of the samples, for a regressor, the last step of a pipeline or the estimator of a search whose
-            ``fit`` takes them, and in ``residual_scale_``. Samples of weight 0 are left out.
+            ``fit`` takes them, and in ``residual_scale_``; those of the default regressor divide the variance of its
+            noise. Samples of weight 0 are left out. Weights that are all equal are left out for other regressors.
 
         Returns
         -------
@@ -128,20 +131,27 @@ class LatentRegressionClassifier(LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, weights that the regressor does not take, and
-            data that the target rejects.
+            For NaN, labels that are not in ``classes``, a single class, weights that the regressor does not take, a
+            regressor that predicts NaN, and data that the target rejects.
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
             seed = seed_of(self.random_state)
-            check_whole(self.cv, "cv", 2)
+            if isinstance(self.cv, str) or not (hasattr(self.cv, "split") or np.iterable(self.cv)):
+                check_whole(self.cv, "cv", 2)
             check_flag(self.scale_features, "scale_features")
             if self.regressor is not None and not hasattr(self.regressor, "get_params"):
                 raise TypeError(f"regressor must be a scikit-learn regressor; found {self.regressor!r}")
+            if self.regressor is None:
+                hint = "give another regressor, or use SimplexGaussianProcess(inference='stochastic')"
+                check_memory(8.0 * len(features) ** 2, f"the default regressor for {len(features):,} rows X", hint)
             latents = self._observations(features, labels, self.target, weights).loc
-            paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
-            regressor = clone(paper if self.regressor is None else self.regressor)
-            weighted = {} if sample_weight is None else {_weight_argument(regressor): weights}
+            if self.regressor is None:
+                noise = WeightedWhiteKernel(weights=None if sample_weight is None else weights)
+                regressor, weighted = GaussianProcessRegressor(Matern() + noise), {}
+            else:
+                regressor = clone(self.regressor)
+                weighted = {} if sample_weight is None else _weight_argument(regressor, weights)
             scaler = StandardScaler(with_mean=self.scale_features, with_std=self.scale_features)
             features, Z = scaler.fit_transform(features, sample_weight=weights), latents
             if latents.shape[1] == 1 and _has_tag(regressor, "single_output"):
@@ -150,14 +160,27 @@ class LatentRegressionClassifier(LatentClassifier):
                 regressor = MultiOutputRegressor(regressor)
             fitted = clone(regressor).fit(features, Z, **weighted)
             predict = predictive_distribution(fitted)
-            self.residual_scale_ = self._residual(regressor, features, Z, weighted, seed) if predict is None else None
+            _check_finite(fitted, predict, features, sample_weight)
+            self.residual_scale_ = None
+            if predict is None:
+                used = np.ravel(np.asarray(weights if sample_weight is None else sample_weight)) > 0
+                folds = self._folds(used, seed)
+                self.residual_scale_ = self._residual(regressor, features, Z, weighted, folds)
             self.covariance_ = "isotropic" if predict is None else _covariance(predict, features)
             self.scaler_, self.regressor_ = scaler, fitted
         return self
 
-    def _residual(self, regressor: Any, X: Any, Z: NDArray[np.float64], weighted: dict[str, Any], seed: int) -> float:
-        splits = KFold(min(self.cv, len(X)), shuffle=True, random_state=seed)
-        squares = np.square(np.reshape(cross_val_predict(regressor, X, Z, cv=splits, params=weighted), Z.shape) - Z)
+    def _folds(self, used: NDArray[np.bool_], seed: int) -> Any:
+        """Return the folds of the rows that are used; an iterable of splits is one of all rows."""
+        if hasattr(self.cv, "split"):
+            return self.cv
+        if not np.iterable(self.cv):
+            return KFold(min(self.cv, int(used.sum())), shuffle=True, random_state=seed)
+        place = np.cumsum(used) - 1
+        return [tuple(place[rows][used[rows]] for rows in split) for split in self.cv]
+
+    def _residual(self, regressor: Any, X: Any, Z: NDArray[np.float64], weighted: dict[str, Any], folds: Any) -> float:
+        squares = np.square(np.reshape(cross_val_predict(regressor, X, Z, cv=folds, params=weighted), Z.shape) - Z)
         return float(np.sqrt(np.mean(np.average(squares, axis=0, weights=next(iter(weighted.values()), None)))))
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
@@ -189,28 +212,88 @@ class LatentRegressionClassifier(LatentClassifier):
             )
         resource, latent, readout = self._served()
         options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}
+        dtype = options["input_dtype"]
         steps = Pipeline([("scaler", self.scaler_), ("regressor", self.regressor_)])
-        write_behind(steps, filepath, partial(export_model, resource, format=format, **options), self.n_features_in_)
+        export = partial(export_model, resource, format=format, **options)
+        write_behind(steps, filepath, export, self.n_features_in_, input_dtype=dtype)
+
+
+class WeightedWhiteKernel(WhiteKernel):
+    """White noise of variance ``noise_level``, divided by the weights of the training samples.
+
+    Parameters
+    ----------
+    noise_level, noise_level_bounds
+        See ``sklearn.gaussian_process.kernels.WhiteKernel``; for samples without noise the bounds reach lower.
+    weights : ndarray, shape [N], optional
+        Weights of the training samples, which the kernel tells from others by their number. Default None: 1.
+
+    Examples
+    --------
+    >>> WeightedWhiteKernel(0.5, weights=np.array([1.0, 2.0]))(np.zeros((2, 1)))
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+
+    def __init__(
+        self,
+        noise_level: float = 1.0,
+        noise_level_bounds: Any = (1e-12, 1e5),
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
+        super().__init__(noise_level, noise_level_bounds)
+        self.weights = weights
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        """Return the kernel matrix and, if asked for, its gradient."""
+        result = super().__call__(X, Y, eval_gradient)
+        if self.weights is None or Y is not None or len(X) != len(self.weights):
+            return result
+        if eval_gradient:
+            return result[0] / self.weights, result[1] / self.weights[:, np.newaxis]
+        return result / self.weights
+
+
+def _between(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return points halfway between training samples: at these, standard deviations may all be zero."""
+    return (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]
 
 
 def _covariance(predict: Callable[[Any], Any], X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
     """Return the covariance of all predictions: isotropic if all outputs have the same standard deviation."""
-    between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]  # at training samples they may all be zero
-    std = np.reshape(predict(between)[1], (len(between), -1))
+    std = np.reshape(predict(_between(X))[1], (len(_between(X)), -1))
     return "isotropic" if np.allclose(std, std[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
 
 
-def _weight_argument(regressor: Any) -> str:
-    """Return the name of the sample weight argument of a regressor's ``fit``; of a pipeline, that of its last step."""
+def _check_finite(fitted: Any, predict: Callable[[Any], Any] | None, X: NDArray[np.float64], weights: Any) -> None:
+    """Raise ValueError if a regressor predicts NaN, with the reason if it may be the sum of its weights."""
+    with np.errstate(all="ignore"):
+        predicted = fitted.predict(_between(X)) if predict is None else predict(_between(X))
+    if np.all([np.isfinite(part).all() for part in predicted]):
+        return
+    hint = ": are features too large?"
+    if weights is not None:
+        hint = (
+            f" with a sample_weight that sums to {np.sum(weights):.3g}: a regressor with a prior, such as "
+            "BayesianRidge, takes the sum for the number of samples. Give sample_weight / numpy.mean(sample_weight)"
+        )
+    regressor = fitted.estimator if isinstance(fitted, MultiOutputRegressor) else fitted
+    raise ValueError(f"regressor must predict finite numbers; found NaN or infinity by {regressor!r}{hint}")
+
+
+def _weight_argument(regressor: Any, weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Return the weights by the name of the argument of a regressor's ``fit``; of a pipeline, of its last step."""
     if isinstance(regressor, Pipeline):
         name, last = regressor.steps[-1]
-        return f"{name}__{_weight_argument(last)}"
+        return {f"{name}__{key}": value for key, value in _weight_argument(last, weights).items()}
     if isinstance(regressor, GridSearchCV | RandomizedSearchCV):
-        return _weight_argument(regressor.estimator)
-    if not has_fit_parameter(regressor, "sample_weight"):
-        name, some = type(regressor).__name__, "Ridge, BayesianRidge and RandomForestRegressor"
-        raise ValueError(f"sample_weight needs a regressor whose fit takes it, as {some} do; found a {name}")
-    return "sample_weight"
+        return _weight_argument(regressor.estimator, weights)
+    if has_fit_parameter(regressor, "sample_weight"):
+        return {"sample_weight": weights}
+    if np.ptp(weights) == 0:
+        return {}
+    name, some = type(regressor).__name__, "Ridge, BayesianRidge and RandomForestRegressor"
+    raise ValueError(f"sample_weight needs a regressor whose fit takes it, as {some} do; found a {name}")
 
 
 def _has_tag(regressor: Any, tag: str) -> bool:

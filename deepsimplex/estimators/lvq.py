@@ -31,7 +31,7 @@ class LVQ1(PrototypeClassifier):
         Weights of the classes by name, 1 for those that are left out, times those of the samples; "balanced": inversely
         proportional to the numbers of samples, as in scikit-learn. Default None: all samples alike.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default: those of y.
+        All classes, if y may lack some, in any order. Default None: those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of the initialization and of the order of the samples. Default 0: the same data give the same classifier.
 

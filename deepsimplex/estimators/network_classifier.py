@@ -1,6 +1,7 @@
 """SimplexClassifier as a scikit-learn classifier: for cross-validation, grid searches and pipelines."""
 
 import copy
+import copyreg
 import random
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -15,8 +16,10 @@ from deepsimplex.backbones import backbone
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.classifier.keras_files import model_bytes, model_of_bytes
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
+from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.latent import LatentGaussian
 
 
@@ -47,7 +50,8 @@ class SimplexNetworkClassifier(LatentClassifier):
         Whether the network begins with a ``keras.layers.Normalization`` that standardizes the training features.
         Default True. A CASIMAC target's distances are those of the features as they are.
     classes : array_like, shape [n], optional
-        All classes, if y may lack some. Default None: those of y.
+        All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
+        those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of the initial weights, the order of the samples and random layers; a generator (None: NumPy's global one)
         draws it at every fit. Default 0.
@@ -88,6 +92,7 @@ class SimplexNetworkClassifier(LatentClassifier):
     classes: ArrayLike | None = None
     random_state: RandomState = 0
     _fitted_attribute = "model_"
+    _input_dtypes = ("float32",)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a new network to features X [N, d] and labels y.
@@ -107,11 +112,12 @@ class SimplexNetworkClassifier(LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, and what
-            ``SimplexClassifier`` rejects.
+            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, training that
+            diverges, and what ``SimplexClassifier`` rejects.
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
+            warn_of_rounding(*self.feature_range_, names=getattr(self, "feature_names_in_", None))
             seed, state = seed_of(self.random_state), random.getstate()
             random.seed(seed)  # Keras draws the seeds of initial weights from Python's generator
             try:
@@ -127,6 +133,12 @@ class SimplexNetworkClassifier(LatentClassifier):
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
             model.fit(features, labels.values, self.batch_size, self.epochs, **options)
+            if not all(np.isfinite(part).all() for part in model.get_weights()):
+                rate = float(model.optimizer.learning_rate)
+                raise ValueError(
+                    "optimizer must keep the network finite; found weights that are NaN or infinite after training at "
+                    f"a learning rate of {rate:g}: lower it, or clip gradients with clipnorm=1"
+                )
             model.target.num_classes_ = len(labels.classes)  # not set otherwise if the target is made from labels alone
             self.target_, self.model_ = model.target, model
         return self
@@ -166,7 +178,32 @@ class SimplexNetworkClassifier(LatentClassifier):
     def _widened(self, latent: Any, X: Any) -> Any:
         return latent  # by the network itself
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, Keras' objects as bytes of a file or as configurations, which skops can write."""
+        return {name: _without_keras(value) for name, value in super().__getstate__().items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({name: _with_keras(value) for name, value in state.items()})
+
+    def __reduce__(self) -> Any:
+        """Pickle Keras' objects as Keras does."""
+        return copyreg.__newobj__, (type(self),), super().__getstate__()  # type: ignore[attr-defined]
+
     _variance_share = VARIANCE_SHARE
 
     def _density_features(self, X: ArrayLike) -> NDArray[Any]:
         return self.model_.predict_features(super()._density_features(X))
+
+
+def _without_keras(value: Any) -> Any:
+    if isinstance(value, keras.Model):
+        return model_bytes(value)
+    kinds = keras.layers.Layer, keras.optimizers.Optimizer, keras.losses.Loss
+    return keras.saving.serialize_keras_object(value) if isinstance(value, kinds) else value
+
+
+def _with_keras(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return model_of_bytes(value)
+    is_configuration = isinstance(value, dict) and "registered_name" in value
+    return keras.saving.deserialize_keras_object(value) if is_configuration else value

@@ -22,6 +22,7 @@ from deepsimplex.estimators.calibrated_classifier import (
     Callback,
     ClassifierStep,
     RandomState,
+    floored,
     seed_of,
 )
 from deepsimplex.estimators.checked_data import checked_rows
@@ -239,11 +240,14 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict class probabilities [N, n], columns as ``classes_``; zero for a class without training samples."""
-        return np.exp(self.predict_log_proba(X))
+        return softmax(self._calibrated_scores(self._scaled(X)), axis=1)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict logarithms of class probabilities, [N, n]."""
-        return log_softmax(self._calibrated_scores(self._scaled(X)), axis=1)
+        """Predict logarithms of class probabilities, [N, n].
+
+        They are at least -708.4: probabilities below the smallest normal number, 2.2e-308, count as that.
+        """
+        return floored(log_softmax(self._calibrated_scores(self._scaled(X)), axis=1))
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Compute log-odds: [N] of the second class if there are two, else [N, n] of every class against the mean.

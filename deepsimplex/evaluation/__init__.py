@@ -16,7 +16,6 @@ from deepsimplex.evaluation.classification_scores import (
     weighted_precision,
     weighted_recall,
 )
-from deepsimplex.evaluation.corruptions import CORRUPTIONS, corrupt
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
@@ -47,7 +46,6 @@ from deepsimplex.evaluation.uncertainty import (
 )
 
 __all__ = [
-    "CORRUPTIONS",
     "BetaScaling",
     "BrierDecomposition",
     "Interval",
@@ -72,7 +70,6 @@ __all__ = [
     "classwise_calibration_error",
     "compare_partitions",
     "compare_reports",
-    "corrupt",
     "coverage",
     "coverage_by_class",
     "coverage_by_size",

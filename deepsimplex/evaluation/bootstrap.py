@@ -5,7 +5,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import check_flag, check_labels_and_probabilities, check_number, check_whole
 
 Limits = tuple[float, float]
-P = ParamSpec("P")
 
 
 class Interval(NamedTuple):
@@ -94,7 +93,7 @@ class ScoreFunctions(NamedTuple):
         (checked arguments, options...) -> PreparedScore.
     """
 
-    check: Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
+    check: Callable[..., tuple[NDArray[Any], NDArray[Any]]]
     prepare: Callable[..., PreparedScore]
 
 
@@ -102,22 +101,29 @@ SCORES: dict[Callable[..., float], ScoreFunctions] = {}
 """The scores of this package."""
 
 
-def score(prepare: Callable[P, PreparedScore], check: Any = check_labels_and_probabilities) -> Callable[P, float]:
+def score(
+    prepare: Callable[..., PreparedScore], check: Callable[..., Any] = check_labels_and_probabilities
+) -> Callable[..., float]:
     """Decorate a function from checked labels [N] and probabilities [N, n] to a ``PreparedScore``.
 
-    Called, it checks its first two arguments, and returns the score of all samples as a float.
+    Called, it checks its first two arguments, and returns the score of all samples as a float. Further arguments of
+    ``check``, the names ``classes`` of the columns, become keyword arguments of the score.
     """
     signature = inspect.signature(prepare)
     names = list(signature.parameters)[:2]
+    named = list(inspect.signature(check).parameters.values())[2:]
 
     @functools.wraps(prepare)
-    def value(*args: P.args, **kwargs: P.kwargs) -> float:
+    def value(*args: Any, **kwargs: Any) -> float:
+        options = {option.name: kwargs.pop(option.name) for option in named if option.name in kwargs}
         given = signature.bind(*args, **kwargs)
-        given.arguments.update(zip(names, check(*(given.arguments[name] for name in names)), strict=True))
+        checked = check(*(given.arguments[name] for name in names), **options)
+        given.arguments.update(zip(names, checked, strict=True))
         return float(prepare(*given.args, **given.kwargs).value())
 
     value.__annotations__ = {**prepare.__annotations__, **dict.fromkeys(names, ArrayLike), "return": float}
     parameters = [part.replace(annotation=value.__annotations__[name]) for name, part in signature.parameters.items()]
+    parameters += [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in named]
     vars(value)["__signature__"] = inspect.Signature(parameters, return_annotation=float)
     SCORES[value] = ScoreFunctions(check, prepare)
     return value
@@ -176,6 +182,7 @@ def bootstrap_interval(
     *,
     stratified: bool = False,
     limits: Limits | None = None,
+    classes: Sequence[Any] | None = None,
     **options: Any,
 ) -> Interval:
     """Bootstrap interval of a score over resampled test samples (Efron, 1979; Davison and Hinkley, 1997, sec. 5.2).
@@ -191,7 +198,7 @@ def bootstrap_interval(
     metric : callable
         (y, p, **options) -> number: a score of this package, or any function, which is called for every resample.
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1; for ``out_of_distribution_auroc`` its ``inside``.
+        True classes: numbers 0..n-1, or names that ``classes`` holds; for ``out_of_distribution_auroc`` its ``inside``.
     p : array_like, shape [N, n]
         Class probabilities; for ``out_of_distribution_auroc`` its ``outside``. The two are resampled separately.
     level : float
@@ -205,6 +212,8 @@ def bootstrap_interval(
         need samples of every class. The default is False.
     limits : (float, float), optional
         Range of a user's metric that is biased in small samples; requests the basic bootstrap. The default is None.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``. A user's metric gets class numbers in any case.
     **options
         Passed to the metric, such as ``bins=10``.
 
@@ -238,10 +247,11 @@ def bootstrap_interval(
     if not callable(metric):
         raise TypeError(f"metric must be a function of labels and probabilities; found {metric!r}")
     if isinstance(metric, FunctionType) and metric in SCORES:
-        labels, probabilities = SCORES[metric].check(y, p)
+        named = {} if classes is None else {"classes": classes}
+        labels, probabilities = SCORES[metric].check(y, p, **named)
         prepared = SCORES[metric].prepare(labels, probabilities, **options)
     else:
-        labels, probabilities = check_labels_and_probabilities(y, p)
+        labels, probabilities = check_labels_and_probabilities(y, p, classes)
         prepared = PreparedScore(lambda y, p: metric(y, p, **options), (labels, probabilities))
         _check_value(prepared.value(), metric)
     if limits is not None:

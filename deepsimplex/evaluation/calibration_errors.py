@@ -1,6 +1,6 @@
 """Calibration errors: expected, adaptive, maximum and class-wise errors, and the area deviation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,14 @@ def expected_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: boo
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins, top_label
         As in ``reliability_curve``: 15 right-closed bins of equal width, the first including 0; the top label for
         more than two classes and the probability of class 1 for two. Libraries differ in these conventions.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -74,11 +76,13 @@ def adaptive_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: boo
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins, top_label
         As in ``reliability_curve`` with ``binning="mass"``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -103,11 +107,13 @@ def maximum_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: bool
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins, top_label
         As in ``reliability_curve``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -132,13 +138,15 @@ def area_deviation(y: Any, p: Any, bins: int = 10, *, top_label: bool = False) -
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities. The paper has two classes; for more, the top label is used, as in the other errors.
     bins : int
         Number of bins of equal width, 10 by default as in the paper.
     top_label : bool
         Use the most probable class for two classes too. The default is False.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -178,11 +186,14 @@ def classwise_calibration_error(y: Any, p: Any, bins: int = 15) -> PreparedScore
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1. The error of a class without samples is its mean probability.
+        True classes: numbers 0..n-1, or names that ``classes`` holds. The error of a class without samples is its mean
+        probability.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int
         Number of right-closed bins of equal width, 15 by default.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -201,12 +212,14 @@ def classwise_calibration_error(y: Any, p: Any, bins: int = 15) -> PreparedScore
     return PreparedScore(finish, _classwise_terms(y, p, bins), limits=((0.0, 1.0),))
 
 
-def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> NDArray[np.float64]:
+def calibration_error_by_class(
+    y: ArrayLike, p: ArrayLike, bins: int = 15, *, classes: Sequence[Any] | None = None
+) -> NDArray[np.float64]:
     """Expected calibration error of each class against the rest; their mean is ``classwise_calibration_error``.
 
     Parameters
     ----------
-    y, p, bins
+    y, p, bins, classes
         As in ``classwise_calibration_error``.
 
     Returns
@@ -219,4 +232,4 @@ def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> ND
     >>> calibration_error_by_class([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]], bins=5).round(4)
     array([0.2 , 0.15, 0.25])
     """
-    return _error_by_class(*_classwise_terms(*check_labels_and_probabilities(y, p), bins), bins)
+    return _error_by_class(*_classwise_terms(*check_labels_and_probabilities(y, p, classes), bins), bins)

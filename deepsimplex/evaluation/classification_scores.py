@@ -17,9 +17,11 @@ def accuracy(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities. Of equal ones the lowest class is assigned.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -41,11 +43,13 @@ def top_k_accuracy(y: Any, p: Any, k: int) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities. Of equal ones the lower class ranks first, so that k = 1 is ``accuracy``.
     k : int
         From 1 to n.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -86,9 +90,11 @@ def weighted_precision(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1. A class without samples has weight 0.
+        True classes: numbers 0..n-1, or names that ``classes`` holds. A class without samples has weight 0.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned. A class that is never assigned has precision 0.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -112,9 +118,11 @@ def weighted_recall(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1. A class without samples has weight 0.
+        True classes: numbers 0..n-1, or names that ``classes`` holds. A class without samples has weight 0.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -136,9 +144,11 @@ def weighted_f1(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1. A class without samples has weight 0.
+        True classes: numbers 0..n-1, or names that ``classes`` holds. A class without samples has weight 0.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned. A class that is never assigned has F1 = 0.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------

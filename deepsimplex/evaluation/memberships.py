@@ -10,8 +10,7 @@ from scipy import special, stats
 from deepsimplex._utils.validation import (
     check_array,
     check_choice,
-    check_class_names,
-    check_labels,
+    check_labels_beside,
     check_number,
     check_probabilities,
 )
@@ -92,15 +91,6 @@ def check_membership(membership: ArrayLike, *, partial: bool = False) -> NDArray
     return check_probabilities(membership, "membership", hint, partial=partial)
 
 
-def check_class_numbers(
-    y: ArrayLike, name: str, classes: Sequence[Any] | None, shape: tuple[int, ...]
-) -> NDArray[np.int64]:
-    """Return the class numbers [N] of labels beside memberships of a shape."""
-    hint = "For other labels pass classes=, the labels in the order of the columns of membership"
-    names = None if classes is None else check_class_names(classes, shape[1], of="membership")
-    return check_labels(y, shape[1], name=name, rows=shape[0], of="membership", classes=names, hint=hint)[0]
-
-
 def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64]) -> float:
     """1 if all memberships lie in the given corners, 0 if all lie in the centroid [SPS] sec. 5."""
     n = membership.shape[1]
@@ -140,7 +130,7 @@ def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence
     0.267
     """
     table = check_membership(membership, partial=True)
-    return mean_closeness(table, check_class_numbers(y, "y", classes, table.shape))
+    return mean_closeness(table, check_labels_beside(y, "membership", table.shape, classes))
 
 
 def ability_to_separate(
@@ -172,4 +162,4 @@ def ability_to_separate(
     table = check_membership(membership, partial=True)
     if assigned is None:
         return mean_closeness(table, table.argmax(axis=1))
-    return mean_closeness(table, check_class_numbers(assigned, "assigned", classes, table.shape))
+    return mean_closeness(table, check_labels_beside(assigned, "membership", table.shape, classes, "assigned"))

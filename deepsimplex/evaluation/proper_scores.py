@@ -1,5 +1,6 @@
 """Scores of class probabilities: likelihood, Brier score and its decomposition, proba-loss."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +23,18 @@ def negative_log_likelihood(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
-        Class probabilities, not clipped.
+        Class probabilities, not clipped. Those that this package reads out of latents are at least the smallest normal
+        number, so that a sample counts at most 708.4 (87.3 in float32), as by ``predict_log_proba``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
     float
-        At least 0 up to the rounding of ``p``; inf if a true class has probability exactly 0.
+        At least 0 up to the rounding of ``p``; inf if a true class has probability exactly 0, as after isotonic
+        calibration, or of a class without training samples.
 
     Examples
     --------
@@ -50,9 +55,11 @@ def proba_loss(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -74,9 +81,11 @@ def brier_score(y: Any, p: Any) -> PreparedScore:
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -170,19 +179,23 @@ def prepare_brier_decomposition(y: NDArray[np.int64], p: NDArray[np.floating], b
     return PreparedScore(finish, (y, p.astype(np.float64), cells), limits=limits)
 
 
-def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> BrierDecomposition:
+def brier_decomposition(
+    y: ArrayLike, p: ArrayLike, bins: int | None = 15, *, classes: Sequence[Any] | None = None
+) -> BrierDecomposition:
     """Decompose the Brier score of each class against the rest, summed (Murphy, 1973; Stephenson et al., 2008).
 
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int or None
         Number of right-closed bins of equal width for the probabilities of every class, 15 by default. None puts only
         equal probabilities together: the remainder is then 0 and Murphy's three terms are exact, but they are
         meaningful only if probabilities repeat, as those of a tree do.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -196,5 +209,5 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> Br
     >>> round(parts.reliability, 4), round(parts.resolution, 4), round(parts.uncertainty, 4), round(parts.remainder, 4)
     (0.125, 0.0625, 0.1875, 0.0)
     """
-    prepared = prepare_brier_decomposition(*check_labels_and_probabilities(y, p), bins)
+    prepared = prepare_brier_decomposition(*check_labels_and_probabilities(y, p, classes), bins)
     return BrierDecomposition(*map(float, prepared.value()))

@@ -1,5 +1,6 @@
 """Reliability curves: frequency against confidence in bins, and their band for a distribution of classifiers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,7 +58,8 @@ class ReliabilityCurve:
     frequency : ndarray, shape [bins]
         Fraction of samples in each bin for which the event happened; NaN in an empty one.
     event : "top label" or "class k"
-        The event that the confidence predicts: the most probable class is the true one, or the true class is k.
+        The event that the confidence predicts: the most probable class is the true one, or the true class is k, by its
+        name if ``classes`` are given.
 
     Examples
     --------
@@ -101,7 +103,10 @@ class ReliabilityCurve:
 
 
 def predicted_event(
-    probabilities: NDArray[Any], top_label: bool, class_index: int | None = None
+    probabilities: NDArray[Any],
+    top_label: bool,
+    class_index: int | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> tuple[str, NDArray[np.int64]]:
     """Return the name of the predicted event, and the column [N] of each sample's confidence."""
     samples, n = probabilities.shape
@@ -113,7 +118,7 @@ def predicted_event(
         class_index = 1
     if class_index is None:
         return "top label", probabilities.argmax(axis=1)
-    return f"class {class_index}", np.full(samples, class_index)
+    return f"class {class_index if classes is None else classes[class_index]}", np.full(samples, class_index)
 
 
 def binned_curve(
@@ -138,13 +143,14 @@ def reliability_curve(
     top_label: bool = False,
     class_index: int | None = None,
     binning: Binning = "width",
+    classes: Sequence[Any] | None = None,
 ) -> ReliabilityCurve:
     """Confidence against observed frequency in right-closed bins ([GPD] Eq. 1).
 
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities. For more than two classes the confidence is the largest of them and the event is that its
         class is the true one; for two classes the confidence is the probability of class 1 and the event is that the
@@ -159,6 +165,8 @@ def reliability_curve(
     binning : {"width", "mass"}
         Bins of equal width (default), or of equally many samples, give or take one; each inner edge is then a
         confidence, and equal confidences are never separated.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -170,8 +178,8 @@ def reliability_curve(
     >>> curve.counts, curve.confidence.round(2), curve.frequency
     (array([1, 2]), array([0.1, 0.7]), array([0., 1.]))
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    event, columns = predicted_event(probabilities, top_label, class_index)
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    event, columns = predicted_event(probabilities, top_label, class_index, classes)
     confidences = probabilities[np.arange(len(labels)), columns]
     return binned_curve(confidences, columns == labels, check_bins(bins), binning, event)
 
@@ -236,6 +244,7 @@ def reliability_band(
     top_label: bool = False,
     class_index: int | None = None,
     binning: Binning = "width",
+    classes: Sequence[Any] | None = None,
 ) -> ReliabilityBand:
     """Reliability curves of the ends of every class probability's interval: the gray area of [GPD] Fig. 6.
 
@@ -247,7 +256,7 @@ def reliability_band(
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities, which determine the top label.
     lower, upper : array_like, shape [N, n]
@@ -255,6 +264,8 @@ def reliability_band(
         the softmax readout. p itself may lie outside, as a mean may.
     bins, top_label, class_index, binning
         As in ``reliability_curve``. The same sample may lie in different bins of the two curves.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -273,8 +284,8 @@ def reliability_band(
     >>> band.lower.confidence, band.upper.confidence.round(2), band.upper.frequency
     (array([0.4]), array([0.6]), array([0.5]))
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    event, columns = predicted_event(probabilities, top_label, class_index)
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    event, columns = predicted_event(probabilities, top_label, class_index, classes)
     ends = [_check_end(end, name, probabilities.shape) for name, end in (("lower", lower), ("upper", upper))]
     crossed = (ends[0] > ends[1]).any(axis=1)
     if crossed.any():

@@ -1,7 +1,8 @@
 """Compare the reports of several classifiers on one test set by a paired bootstrap."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +65,7 @@ def compare_reports(
     resamples: int = 1000,
     seed: int = 0,
     announce: Callable[[str], object] | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> ReportComparison:
     """Score several classifiers on one test set, and compare each with the best one by a paired bootstrap.
 
@@ -73,7 +75,7 @@ def compare_reports(
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     probabilities : mapping of str to array_like, shape [N, n]
         Each classifier's class probabilities of these samples, in the same order.
     bins, k, coverage
@@ -84,6 +86,8 @@ def compare_reports(
         As in ``bootstrap_interval``.
     announce : callable, optional
         Called with each classifier's name before it is scored, such as ``print`` to show progress.
+    classes : sequence of length n, optional
+        The name of each column of the probabilities: ``model.classes_``.
 
     Returns
     -------
@@ -110,7 +114,7 @@ def compare_reports(
         if announce is not None:
             announce(name)
         try:
-            checked = check_labels_and_probabilities(y, p)
+            checked = check_labels_and_probabilities(y, p, classes)
             reports[name], scores[name] = scored_report(*checked, bins, k, coverage, level, resamples, seed)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.validation import check_class_names, check_whole
+from deepsimplex._utils.validation import check_class_names, check_labels_beside, check_whole
 from deepsimplex.evaluation.json_values import JSONResult, json_value, text_table
-from deepsimplex.evaluation.memberships import check_class_numbers, check_membership, mean_closeness
+from deepsimplex.evaluation.memberships import check_membership, mean_closeness
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
 
 MOST_ALONE = 0.1
@@ -290,14 +290,14 @@ def scaled_partition(
     given = check_membership(membership)
     samples, n = given.shape
     names = check_class_names(classes, n, of="membership")
-    true = check_class_numbers(y, "y", classes, given.shape)
+    true = check_labels_beside(y, "membership", given.shape, classes)
     check_whole(depth, "depth", 1, n - 1)
     precision = float(np.finfo(given.dtype).eps)
     table = given.astype(np.float64)
     # Stable: the lowest class comes first among equals.
     order = np.argsort(-table, axis=1, kind="stable")
     if assigned is not None:
-        first = check_class_numbers(assigned, "assigned", classes, given.shape)
+        first = check_labels_beside(assigned, "membership", given.shape, classes, "assigned")
         others = order[order != first[:, None]].reshape(samples, n - 1)
         order = np.column_stack([first, others])
 

@@ -1,6 +1,7 @@
 """Uncertainty of each sample, and how well it detects errors (selective risk) and out-of-distribution samples."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -11,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import (
     check_array,
     check_choice,
-    check_labels,
     check_labels_and_probabilities,
+    check_labels_beside,
     check_number,
     check_probabilities,
 )
@@ -21,7 +22,9 @@ from deepsimplex.evaluation.bootstrap import PreparedScore, score
 Measure = Literal["entropy", "confidence", "margin", "likelihood"]
 
 
-def uncertainty(p: ArrayLike, by: Measure = "entropy", y: ArrayLike | None = None) -> NDArray[np.float64]:
+def uncertainty(
+    p: ArrayLike, by: Measure = "entropy", y: ArrayLike | None = None, *, classes: Sequence[Any] | None = None
+) -> NDArray[np.float64]:
     """Uncertainty of each sample's class, large where the classifier is uncertain or wrong.
 
     Parameters
@@ -32,7 +35,9 @@ def uncertainty(p: ArrayLike, by: Measure = "entropy", y: ArrayLike | None = Non
         Entropy in nats (default, depends on every class); one minus the largest probability; one minus the difference
         of the two largest; or one minus the probability of the true class.
     y : array_like, shape [N], [N, 1] or one-hot [N, n], optional
-        Class numbers 0..n-1, for "likelihood".
+        True classes, for "likelihood": numbers 0..n-1, or names that ``classes`` holds.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -51,8 +56,7 @@ def uncertainty(p: ArrayLike, by: Measure = "entropy", y: ArrayLike | None = Non
     (array([0.6931, 0.3251]), array([0.5, 0.9]))
     """
     table = check_probabilities(p).astype(np.float64)
-    samples, n = table.shape
-    labels = None if y is None else check_labels(y, n, rows=samples, of="p")[0]
+    labels = None if y is None else check_labels_beside(y, "p", table.shape, classes)
     check_choice(by, "by", ("entropy", "confidence", "margin", "likelihood"))
     if by == "entropy":
         values = -np.sum(table * np.log(np.where(table > 0, table, 1.0)), axis=1)
@@ -64,7 +68,7 @@ def uncertainty(p: ArrayLike, by: Measure = "entropy", y: ArrayLike | None = Non
     elif labels is None:
         raise ValueError("by='likelihood' needs the true classes: pass y")
     else:
-        values = 1 - table[np.arange(samples), labels]
+        values = 1 - table[np.arange(len(table)), labels]
     return np.maximum(values, 0.0)
 
 
@@ -178,17 +182,21 @@ def _curve(confidences: NDArray[Any], wrong: NDArray[np.bool_]) -> RiskCoverageC
     return RiskCoverageCurve(accepted / samples, errors / accepted, ordered)
 
 
-def risk_coverage_curve(y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None = None) -> RiskCoverageCurve:
+def risk_coverage_curve(
+    y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None = None, *, classes: Sequence[Any] | None = None
+) -> RiskCoverageCurve:
     """Error rate of the most confident samples, for every number of them.
 
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned.
     confidence : array_like, shape [N], optional
         Numbers that rank the samples, larger for more confident ones. Default: the largest probability.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -199,7 +207,7 @@ def risk_coverage_curve(y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None
     >>> risk_coverage_curve([0, 1], [[0.6, 0.4], [0.9, 0.1]], confidence=[2.0, 1.0]).risk
     array([0. , 0.5])
     """
-    return _curve(*_terms(*check_labels_and_probabilities(y, p), confidence))
+    return _curve(*_terms(*check_labels_and_probabilities(y, p, classes), confidence))
 
 
 @score
@@ -209,11 +217,13 @@ def area_under_risk_coverage(y: Any, p: Any, confidence: ArrayLike | None = None
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     confidence : array_like, shape [N], optional
         As in ``risk_coverage_curve``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -235,7 +245,7 @@ def accuracy_at_coverage(y: Any, p: Any, coverage: float = 0.8, confidence: Arra
     Parameters
     ----------
     y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     coverage : float
@@ -243,6 +253,8 @@ def accuracy_at_coverage(y: Any, p: Any, coverage: float = 0.8, confidence: Arra
         gives ``accuracy``.
     confidence : array_like, shape [N], optional
         As in ``risk_coverage_curve``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------

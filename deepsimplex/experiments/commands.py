@@ -10,13 +10,14 @@ from typing import Any
 import keras
 import numpy as np
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.classifier.several_workers import Workers, versions
 from deepsimplex.experiments.backup import repair_backup
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
-from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer, recording_failure
 from deepsimplex.experiments.run_results import write_results
 from deepsimplex.experiments.training_run import (
     Split,
@@ -25,10 +26,14 @@ from deepsimplex.experiments.training_run import (
     fit_after_training,
     load_split,
     make_target,
+    not_fitted,
     precision,
 )
 from deepsimplex.experiments.worker_processes import concise_worker_errors, open_strategy
 from deepsimplex.latent import LatentGaussian
+
+AFTER_TRAINING = ("calibration", "export")  # sections that may change when a trained run is resumed
+PLACES = ("output", "cache_dir", "distances")  # sections that do not change a model: where its files and neighbors are
 
 
 def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGaussian:
@@ -93,7 +98,8 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     config : RunConfig
     resume : bool
         Continue the newest run of this name if it is unfinished. It ends with the same weights as an uninterrupted run.
-        Default False.
+        A trained run that lacks something, or for which ``calibration`` or ``export`` are changed, is calibrated,
+        exported and evaluated again, without training. Default False.
     verbose : {"auto", 0, 1, 2}
         As in Keras' fit; 0 prints nothing at all. Default "auto": a bar on a terminal, a line per epoch elsewhere.
     strategy : tf.distribute.Strategy, optional
@@ -112,6 +118,12 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         When the data cannot be loaded, the target cannot use them or the folder cannot be written. A run that fails
         before training begins leaves no folder.
 
+    Warns
+    -----
+    UserWarning
+        When a density, a calibration or sets cannot be fitted to the trained model, or it cannot be exported or drawn.
+        The rest is done, and ``metrics.json`` and reports say what is missing.
+
     Examples
     --------
     >>> from deepsimplex.experiments import load_config
@@ -126,8 +138,9 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         # Their folders of runs and of the cache may differ.
         same_json = config.model_dump_json(exclude={"output", "cache_dir"})
         workers.check_same({"versions": versions(), "configuration": same_json})
-        path, finished = workers.on_chief(lambda: _run_to_resume(config, lock, log) if resume else (None, False))
-        if finished:
+        path, trained = workers.on_chief(lambda: _run_to_resume(config, lock, log) if resume else (None, False))
+        if trained:
+            workers.on_chief(lambda: _take_up(config, RunFolder(Path(path)), log))
             return RunFolder(Path(path))
         keras.utils.set_random_seed(config.seed)
         split = load_split(config)
@@ -144,12 +157,13 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         begun = time.monotonic()
         fit(model, config, split, folder if workers.is_chief else None, epochs, verbose)
         seconds = round(time.monotonic() - begun, 1)
+        workers.on_chief(lambda: model.save(folder.model))  # before anything that may fail
         workers.on_chief(lambda: _finish(model, config, split, folder, log, training_seconds=seconds))
         return folder
 
 
 def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> tuple[str | None, bool]:
-    """Return the path of the newest run, held until ``lock`` is closed, or None; and whether the run is finished."""
+    """Return the path of the newest run, held until ``lock`` is closed, or None; and whether its model is trained."""
     runs = RunFolder.all(config)
     if not runs:
         log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
@@ -157,12 +171,30 @@ def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None
     folder = runs[-1]
     lock.enter_context(folder.held())
     folder.describe(config)
-    folder.check_same(config, sorted(RunConfig.model_fields.keys() - {"export"}), "leave --resume out to begin anew")
-    finished = folder.metrics.exists()
-    if finished:
+    sections = sorted(RunConfig.model_fields.keys() - {*AFTER_TRAINING})
+    folder.check_same(config, sections, "leave --resume out to begin anew")
+    trained = folder.model.exists() or folder.metrics.exists()
+    if not trained:
+        folder.change_config(**{section: getattr(config, section) for section in AFTER_TRAINING})
+        log(f"resuming {folder.path}")
+    return str(folder.path), trained
+
+
+def _take_up(config: RunConfig, folder: RunFolder, log: Callable[[str], None]) -> None:
+    """Finish a trained run that lacks something or is to be calibrated or exported in another way."""
+    begun = load_config(folder.config)
+    changed = [section for section in AFTER_TRAINING if getattr(begun, section) != getattr(config, section)]
+    if folder.metrics.exists() and not changed and not folder.read_missing():
         shutil.rmtree(folder.backup, ignore_errors=True)  # a run that was killed may not have removed it
-    log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
-    return str(folder.path), finished
+        log(f"{folder.path} is finished already: nothing to resume")
+        return
+    log(f"{folder.path} is trained already: calibrating, exporting and evaluating it")
+    model, split = load_model(folder.model), load_split(config)
+    if folder.metrics.exists():  # until it is written again
+        missing = dict.fromkeys(AFTER_TRAINING, "it was interrupted")
+        folder.write_json(folder.metrics, {**folder.read_metrics(), "missing": missing})
+    folder.change_config(**{section: getattr(config, section) for section in AFTER_TRAINING})
+    _finish(model, config, split, folder, into(folder, log))
 
 
 def _open_folder(config: RunConfig, path: str | None, lock: ExitStack) -> tuple[str, int]:
@@ -185,18 +217,31 @@ def _finish(
     log: Callable[[str], None],
     **figures: Any,
 ) -> None:
-    """Save, evaluate and export a trained model."""
-    model.save(folder.model)
-    fit_after_training(model, config, split, folder, log)
-    model.export(folder.served, input_dtype=config.export.input_dtype)
-    write_results(model, split, folder, log, **figures)
+    """Fit what is fitted after training to a saved model, export and evaluate it. What fails is recorded as missing."""
+    missing = fit_after_training(model, config, split, folder, log)
+    with recording_failure(missing, "export"):
+        shutil.rmtree(folder.served, ignore_errors=True)  # one of another calibration
+        model.export(folder.served, input_dtype=config.export.input_dtype)
+    write_results(model, split, folder, log, missing, **figures)
     shutil.rmtree(folder.backup, ignore_errors=True)
 
 
-def finished_run(config: RunConfig) -> RunFolder:
-    """Return the newest run of the configuration's name that has a model."""
+def finished_run(config: RunConfig, changeable: set[str]) -> RunFolder:
+    """Return the newest run of the configuration's name that has a model.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is none, or a section of its configuration differs that is not ``changeable``.
+    """
     for folder in reversed(RunFolder.all(config)):
         if folder.model.exists():
+            folder.describe(config)
+            sections = sorted(RunConfig.model_fields.keys() - {*PLACES, *changeable})
+            hint = (
+                "train a model with this one first; 'deepsimplex train --resume' changes calibration and export alone"
+            )
+            folder.check_same(config, sections, hint)
             return folder
     raise ConfigurationError(
         f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
@@ -205,6 +250,8 @@ def finished_run(config: RunConfig) -> RunFolder:
 
 def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     """Evaluate the newest trained model of a configuration on its test samples, and write its results again.
+
+    The model is evaluated as it is: ``train(config, resume=True)`` fits another calibration to it.
 
     Parameters
     ----------
@@ -215,8 +262,8 @@ def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     Raises
     ------
     ConfigurationError
-        When there is no model, or it was trained with other data or another target: test samples of the one may be
-        training samples of the other.
+        When there is no model, or it was made with another configuration. Only ``output``, ``cache_dir`` and
+        ``distances`` may differ: they do not change the model.
 
     Examples
     --------
@@ -224,9 +271,12 @@ def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     >>> evaluate(load_config("configs/digits.yaml"))  # doctest: +SKIP
     RunFolder(path=PosixPath('runs/digits/001'))
     """
-    folder = finished_run(config)
-    folder.check_same(config, ["data", "target"], "train a model with this one first")
-    write_results(load_model(folder.model), load_split(config), folder, printer(verbose))
+    folder = finished_run(config, set())
+    model = load_model(folder.model)
+    lacking = not_fitted(model, config) + ([] if folder.served.exists() else ["export"])
+    missing = {**dict.fromkeys(lacking, "the run ended before"), **folder.read_missing()}
+    missing.pop("figures", None)  # which are drawn again
+    write_results(model, load_split(config), folder, printer(verbose), missing)
     return folder
 
 
@@ -243,7 +293,13 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     Raises
     ------
     ConfigurationError
-        When there is no model.
+        When there is no model, or it was made with another configuration but for ``export``, ``output``, ``cache_dir``
+        and ``distances``.
+
+    Warns
+    -----
+    UserWarning
+        When the model lacks a density, calibration or sets of the configuration.
 
     Examples
     --------
@@ -251,8 +307,13 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     >>> export(load_config("configs/digits.yaml", ["export.input_dtype=uint8"]))  # doctest: +SKIP
     RunFolder(path=PosixPath('runs/digits/001'))
     """
-    folder = finished_run(config)
-    load_model(folder.model).export(folder.served, input_dtype=config.export.input_dtype)
+    folder = finished_run(config, {"export"})
+    model, missing = load_model(folder.model), folder.read_missing()
+    if lacking := not_fitted(model, config):
+        warn_caller(f"the model of run {folder.path} is exported without {', '.join(lacking)}, which was not fitted")
+    model.export(folder.served, input_dtype=config.export.input_dtype)
     folder.change_config(export=config.export)
+    if missing.pop("export", None):
+        folder.write_json(folder.metrics, {**folder.read_metrics(), "missing": missing})
     printer(verbose)(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
     return folder

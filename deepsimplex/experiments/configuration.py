@@ -28,6 +28,7 @@ from deepsimplex._utils.parameters import check_arguments
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.conformal_sets import ConformalMethod
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
@@ -61,10 +62,19 @@ def _if_empty(default: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value)
 
 
+def _default(function: Callable[..., Any], name: str) -> Any:
+    """Return the default of an argument, so that configurations have the defaults of Python."""
+    return inspect.signature(function).parameters[name].default
+
+
+TARGET = _default(SimplexClassifier, "target")
+SETS = _default(SimplexClassifier.conformalize, "method")
+INPUT_DTYPE = _default(SimplexClassifier.export, "input_dtype")
+
 Options = Annotated[dict[str, Any], _if_empty({})]
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
 Named = Annotated[dict[str, Any], BeforeValidator(_named)]
-Target = Annotated[Named, AfterValidator(_make(TARGETS.get))]
+Target = Annotated[Named, _if_empty(TARGET), AfterValidator(_make(TARGETS.get))]
 Backbone = Annotated[Named, _if_empty("mlp"), AfterValidator(_make(lambda value: backbone(**{"name": None, **value})))]
 Head = Annotated[Named, AfterValidator(_make(partial(HEADS.get, num_classes=3, latent_dim=2)))]
 Readout = Annotated[Named, AfterValidator(_make(READOUTS.get))]
@@ -117,24 +127,28 @@ class ModelConfig(_Section):
 class TrainingConfig(_Section):
     """Training: optimizer, loss and duration."""
 
-    epochs: int = Field(default=20, ge=1)
-    batch_size: int = Field(default=128, ge=1)
-    optimizer: Optimizer = "adam"
-    learning_rate: float = Field(default=1e-3, gt=0)
+    # Epochs and size of batches: the defaults of SimplexNetworkClassifier.
+    epochs: int = Field(default=50, ge=1)
+    batch_size: int = Field(default=32, ge=1)
+    optimizer: Optimizer = _default(SimplexClassifier.compile, "optimizer")
+    learning_rate: float | None = Field(default=None, gt=0, description="default: that of the optimizer")
     schedule: Literal["constant", "cosine"] = "constant"
     loss: Loss | None = Field(default=None, description="name of a loss and its arguments; default: that of the target")
     mixed_precision: bool = False
 
 
 class CalibrationConfig(_Section):
-    """Fits after training: a density of the training samples' features, and calibration on the validation samples."""
+    """Fits after training: a density of the training samples' features, and calibration on the validation samples.
+
+    With both ``method`` and ``coverage``, each is fitted to one half of the validation samples.
+    """
 
     density: Density | None = Field(default=None, description="of SimplexClassifier.fit_density; null for none")
     method: Method | None = Field(default=None, description="of SimplexClassifier.calibrate; null for none")
     coverage: float | None = Field(
         default=None, gt=0, lt=1, description="of SimplexClassifier.conformalize; null for no sets of classes"
     )
-    sets: ConformalMethod = Field(default="lac", description="the method of conformalize")
+    sets: Annotated[ConformalMethod, _if_empty(SETS)] = Field(default=SETS, description="the method of conformalize")
 
 
 class DistancesConfig(_Section):
@@ -146,7 +160,7 @@ class DistancesConfig(_Section):
 class ExportConfig(_Section):
     """Input dtype of the SavedModel."""
 
-    input_dtype: Literal["float32", "uint8"] = "float32"
+    input_dtype: Annotated[Literal["float32", "uint8"], _if_empty(INPUT_DTYPE)] = INPUT_DTYPE
 
 
 class RunConfig(_Section):
@@ -156,17 +170,19 @@ class RunConfig(_Section):
     --------
     >>> config = RunConfig(name="demo", data={"name": "digits"}, target="ilr")
     >>> config.target, config.training.epochs
-    ({'name': 'ilr'}, 20)
+    ({'name': 'ilr'}, 50)
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    seed: int = Field(default=0, ge=0, lt=2**32)
+    seed: int = Field(default=_default(SimplexClassifier, "seed"), ge=0, lt=2**32)
     output: str = Field(default="runs", description="folder that holds the folders of runs")
     cache_dir: str | None = Field(
         default="~/.cache/deepsimplex", validate_default=True, description="folder of cached targets; null for none"
     )
     data: DataConfig
-    target: Target = Field(description="name of a target and its arguments")
+    target: Target = Field(
+        default=TARGET, validate_default=True, description="name of a target and its arguments; default as in Python"
+    )
     distances: DistancesConfig = DistancesConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()

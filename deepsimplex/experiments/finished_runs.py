@@ -42,6 +42,8 @@ class Run:
     metrics : dict of str to float
         Numbers that the report does not compute from the predictions: "training_seconds", "unfamiliar_share",
         "set_coverage" and "set_size", if there are any.
+    missing : dict of str to str
+        What the run lacks, with the reason.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int | None:
@@ -156,6 +159,7 @@ def read_run(source: Source, name: str | None = None) -> Run:
         _read_versions(folder.versions),
         _read_history(folder.history),
         {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
+        folder.read_missing(),
     )
 
 

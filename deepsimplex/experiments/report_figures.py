@@ -190,7 +190,7 @@ def _reliability(run: Run, level: float) -> tuple[Figure, str]:
 def _reliability_by_class(run: Run, level: float) -> tuple[Figure, str]:
     y, p, names = run.predictions.y, run.predictions.p, run.predictions.class_names
     worst = np.sort(np.argsort(-calibration_error_by_class(y, p), kind="stable")[:PANELS])
-    figure = plots.classwise_reliability(y, p, class_names=names, classes=worst.tolist())
+    figure = plots.classwise_reliability(y, p, class_names=names, only=worst.tolist())
     n = len(names)
     which = f"each of {n} classes" if n <= PANELS else f"the {PANELS} of {n} classes with the largest error"
     return figure, f"a diagram for {which}."

@@ -35,7 +35,8 @@ class RunFolder:
     versions : pathlib.Path
         Versions of Python and the packages, JSON.
     metrics : pathlib.Path
-        Test metrics and training time, JSON. Written last: a run that has it is finished.
+        Test metrics, training time and what is missing, JSON. Written last: a run that has it and lacks nothing is
+        finished.
     history : pathlib.Path
         Losses and metrics of each epoch, CSV.
     model : pathlib.Path
@@ -121,12 +122,14 @@ class RunFolder:
         what_to_do : str
             End of the message.
         """
-        begun = load_config(self.config)
-        changed = [key for key in sections if getattr(begun, key) != getattr(config, key)]
-        if changed:
+        begun, given = (
+            each.model_dump(mode="json", include={*sections}) for each in (load_config(self.config), config)
+        )
+        if begun != given:
+            differences = "; ".join(_differences(begun, given))
             raise ConfigurationError(
-                f"{self.path} was begun with another configuration: {', '.join(changed)} changed. Use the one in "
-                f"{self.config}, or {what_to_do}"
+                f"{self.path} was begun with another configuration: {differences}. Use the one in {self.config}, or "
+                f"{what_to_do}"
             )
 
     @contextmanager
@@ -163,6 +166,11 @@ class RunFolder:
             return {}
         return content if isinstance(content, dict) else {}
 
+    def read_missing(self) -> dict[str, str]:
+        """Return what a run lacks and why, by the key of the configuration or the step after training."""
+        missing = self.read_metrics().get("missing")
+        return {str(name): str(why) for name, why in missing.items()} if isinstance(missing, dict) else {}
+
     def drop_history(self, epochs: int) -> None:
         """Keep the history of the first ``epochs`` epochs, those before the state that training resumes from."""
         if not self.history.exists():
@@ -182,6 +190,30 @@ class RunFolder:
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
         """Write a JSON file of this run atomically."""
         self.write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _differences(begun: Any, given: Any, path: str = "") -> Iterator[str]:
+    """Yield the keys of two nested dicts whose values differ, joined by dots, with both values."""
+    if isinstance(begun, dict) and isinstance(given, dict):
+        for key in {**begun, **given}:
+            yield from _differences(begun.get(key), given.get(key), f"{path}.{key}" if path else key)
+    elif begun != given:
+        yield f"{path} is {begun!r} there and {given!r} here"
+
+
+@contextmanager
+def recording_failure(missing: dict[str, str], name: str) -> Iterator[None]:
+    """Note an error of a step after training under its name instead of raising it, so that the next ones are made.
+
+    Errors of files, such as a full disk, are raised: the next steps would have them, too.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split()) or "no message"
+        missing[name] = text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
 def printer(verbose: Verbosity) -> Callable[[str], None]:

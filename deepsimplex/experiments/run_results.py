@@ -7,17 +7,26 @@ import numpy as np
 
 from deepsimplex import evaluation
 from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.experiments.finished_runs import UNFAMILIAR
-from deepsimplex.experiments.run_folder import RunFolder
+from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
 
 
 def write_results(
-    model: SimplexClassifier, split: Split, folder: RunFolder, log: Callable[[str], None], **figures: Any
+    model: SimplexClassifier,
+    split: Split,
+    folder: RunFolder,
+    log: Callable[[str], None],
+    missing: dict[str, str],
+    **figures: Any,
 ) -> None:
-    """Write metrics, with further ``figures``, pictures and predictions of the test samples, and log the paths."""
+    """Write metrics, with further ``figures``, pictures and predictions of the test samples, and log the paths.
+
+    ``missing`` says what the run lacks and why. It is written with the metrics, and a warning is issued.
+    """
     probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
     sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
     report = evaluation.report(split.y_test, probabilities, sets=sets)
@@ -25,11 +34,12 @@ def write_results(
         unfamiliar = model.familiarity(split.x_test, batch_size=BATCH) < UNFAMILIAR
         figures["unfamiliar_share"] = float(unfamiliar.mean())
     figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
-    _draw(split, probabilities, folder)
+    with recording_failure(missing, "figures"):
+        _draw(split, probabilities, folder)
     save_test_predictions(model, split, probabilities, folder)
-    # Keep values that are not computed here, such as the training time.
-    metrics = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **figures}
-    folder.write_json(folder.metrics, metrics)
+    earlier = {name: value for name, value in folder.read_metrics().items() if name == "training_seconds"}
+    metrics = {**earlier, **report.as_dict(), "test_samples": len(split.x_test), **figures}
+    folder.write_json(folder.metrics, {**metrics, "missing": missing} if missing else metrics)
     log(str(report))
     for what, path in {
         "model": folder.model,
@@ -41,6 +51,14 @@ def write_results(
     }.items():
         if path.exists():
             log(f"{what:>20}  {path}")
+    for name, why in missing.items():
+        log(f"{'missing':>20}  {name}: {why}")
+    if missing:
+        listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
+        warn_caller(
+            f"run {folder.path} lacks {listed}. 'deepsimplex train --resume' makes it without training, with another "
+            "calibration or export too"
+        )
 
 
 def save_test_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -174,13 +174,12 @@ def save_predictions(
 
 
 def load_predictions(path: str | os.PathLike[str]) -> Predictions:
-    """Read predictions that ``save_predictions`` wrote, or arrays of the same names from ``numpy.savez``.
+    """Read predictions that ``save_predictions`` wrote.
 
     Parameters
     ----------
     path : path-like
-        An .npz file with ``y`` and ``p`` and optionally ``class_names``, ``latent_loc``, ``latent_scale``, ``scores``,
-        ``readout`` (a name) and ``readout_config`` (JSON), ``images`` and ``image_rows``. Nothing in it is unpickled.
+        An .npz file. Nothing in it is unpickled.
 
     Returns
     -------
@@ -191,61 +190,28 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     OSError
         When the file does not exist or cannot be read.
     ValueError
-        When it is damaged, or does not hold predictions; the message names the file.
+        When it is damaged, or holds something else; the message names the file.
 
     Examples
     --------
-    >>> np.savez(folder / "other.npz", y=[0, 1], p=[[0.9, 0.1], [0.4, 0.6]])
-    >>> load_predictions(folder / "other.npz").class_names
+    >>> save_predictions(folder / "coin.npz", [0, 1], [[0.5, 0.5], [0.5, 0.5]])
+    >>> load_predictions(folder / "coin.npz").class_names
     ('0', '1')
     """
     file = Path(path).expanduser()
     try:
-        arrays = load_arrays(file, KEY, unsigned=True)
+        arrays = load_arrays(file, KEY)
     except OSError:
         raise
     except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        raise ValueError(f"{file} is damaged, or no .npz file of plain arrays ({error}); write it again") from error
-    if missing := [name for name in ("y", "p") if name not in arrays]:
-        raise ValueError(
-            f"{file} must hold the arrays y [N] and p [N, n]; {' and '.join(missing)} not among "
-            f"{', '.join(sorted(arrays)) or 'no arrays'}"
-        )
-    try:
-        return _from_arrays(arrays)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{file}: {error}") from error
-
-
-def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
-    latent = {key: arrays[name] for key in ("loc", "scale") if (name := f"latent_{key}") in arrays}
-    if len(latent) == 1:
-        raise ValueError("latent_loc and latent_scale belong together; found one of them")
-    predictions = Predictions.of(
-        arrays["y"],
-        arrays["p"],
-        latent=latent or None,
-        scores=arrays.get("scores"),
-        readout=_readout(arrays),
-        class_names=[str(name) for name in np.atleast_1d(arrays["class_names"])] if "class_names" in arrays else None,
-    )
-    images = arrays.get("images")
-    if images is None:
-        return predictions
-    rows = arrays.get("image_rows", np.arange(len(images)))
-    inside = rows.dtype.kind in "iu" and rows.ndim == 1 and np.all((rows >= 0) & (rows < len(predictions.y)))
-    if not inside or len(rows) != len(images) or np.any(np.diff(rows) <= 0):
-        raise ValueError(
-            f"image_rows must hold a row of p for each of the {len(images)} images, in rising order; found {rows}"
-        )
-    pixels = _as_bytes(images, len(images), np.arange(len(images)))
-    return replace(predictions, images=pixels, image_rows=rows.astype(np.int64))
-
-
-def _readout(arrays: dict[str, NDArray[Any]]) -> str | keras.layers.Layer | None:
-    if "readout" not in arrays or "readout_config" not in arrays:
-        return str(arrays["readout"]) if "readout" in arrays else None
-    return READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
+        raise ValueError(f"{file} is damaged, or no file of save_predictions ({error}); write it again") from error
+    latent, readout = None, None
+    if "latent_loc" in arrays:
+        latent = LatentGaussian(arrays["latent_loc"], arrays["latent_scale"])
+    if "readout" in arrays:
+        readout = READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
+    others = (latent, arrays.get("scores"), readout, arrays.get("images"), arrays.get("image_rows"))
+    return Predictions(arrays["y"], arrays["p"], tuple(arrays["class_names"].tolist()), *others)
 
 
 def _check_latent(

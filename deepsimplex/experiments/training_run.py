@@ -14,7 +14,7 @@ from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.experiments.backup import Backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
-from deepsimplex.experiments.run_folder import RunFolder, Verbosity
+from deepsimplex.experiments.run_folder import RunFolder, Verbosity, recording_failure
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
@@ -81,6 +81,8 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
 
 def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
     rate: Any = config.training.learning_rate
+    if rate is None:
+        rate = float(keras.optimizers.get(config.training.optimizer).learning_rate)
     if config.training.schedule == "cosine":
         rate = keras.optimizers.schedules.CosineDecay(rate, steps_per_epoch * config.training.epochs)
     return keras.optimizers.get({"class_name": config.training.optimizer, "config": {"learning_rate": rate}})
@@ -145,36 +147,44 @@ def _callbacks(config: RunConfig, folder: RunFolder, validation: Any) -> Iterato
 
 def fit_after_training(
     model: SimplexClassifier, config: RunConfig, split: Split, folder: RunFolder, log: Callable[[str], None]
-) -> None:
-    """Fit the configured density, calibration and sets to a trained model that is saved already, and save it again.
+) -> dict[str, str]:
+    """Fit the configured density, calibration and sets to a trained model, which is saved already, and save it again.
 
-    Raises
-    ------
-    ConfigurationError
-        When one of them cannot be fitted; the saved model is kept.
+    Those that it has are replaced. Returns why something cannot be fitted, by its key of the configuration.
     """
-    held_out = split.x_validation, split.y_validation
+    fitted = [model.prediction_sets, model.calibration, model.density]
+    model.conformalize(None).calibrate(None).fit_density(None)  # in this order, none removes another with a warning
+    held_out = for_sets = split.x_validation, split.y_validation
+    if config.calibration.method is not None and config.calibration.coverage is not None:
+        # Sets fitted to the samples of the calibration would be too small. Half of each class for either.
+        order = np.argsort(split.y_validation, kind="stable")
+        held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (order[::2], order[1::2]))
     options: dict[str, Any] = {"batch_size": BATCH}
     sets = config.calibration.sets
-    steps: tuple[tuple[str, Any, Callable[[Any], object]], ...] = (
-        ("density", config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),
-        ("method", config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
-        ("coverage", config.calibration.coverage, lambda share: model.conformalize(*held_out, share, sets, **options)),
-    )
-    chosen = [step for step in steps if step[1] is not None]
-    for name, value, step in chosen:
-        try:
-            step(value)
-        except ValueError as error:
-            shown = value["name"] if isinstance(value, dict) else value
-            raise ConfigurationError(
-                f"calibration.{name} {shown}: {error}. The model is in {folder.model}, as it was trained"
-            ) from error
-    if chosen:
+    steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
+        "density": (config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),
+        "method": (config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
+        "coverage": (config.calibration.coverage, lambda share: model.conformalize(*for_sets, share, sets, **options)),
+    }
+    missing: dict[str, str] = {}
+    for name, (value, step) in steps.items():
+        if value is not None:
+            with recording_failure(missing, f"calibration.{name}"):
+                step(value)
+    components = [model.density, model.calibration, model.prediction_sets]
+    if any(component is not None for component in (*fitted, *components)):
         model.save(folder.model)
     if model.density is not None:
         log(f"density of {len(split.x)} training samples' features: {type(model.density).__name__}")
     if model.calibration is not None:
         log(f"calibrated on {len(held_out[0])} validation samples: {model.calibration!r}")
     if model.prediction_sets is not None:
-        log(f"sets of classes from {len(held_out[0])} validation samples: {model.prediction_sets!r}")
+        log(f"sets of classes from {len(for_sets[0])} validation samples: {model.prediction_sets!r}")
+    return missing
+
+
+def not_fitted(model: SimplexClassifier, config: RunConfig) -> list[str]:
+    """Return the keys of the configuration whose density, calibration or sets a model lacks."""
+    components = {"density": model.density, "method": model.calibration, "coverage": model.prediction_sets}
+    wanted = config.calibration.model_dump()
+    return [f"calibration.{key}" for key, fit in components.items() if fit is None and wanted[key] is not None]

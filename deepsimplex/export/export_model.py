@@ -6,17 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import keras
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable
 from deepsimplex._utils.portable_operations import Format
-from deepsimplex._utils.validation import check_choice
+from deepsimplex._utils.validation import check_choice, check_number
 from deepsimplex.export.portable_formats import write_portable
 from deepsimplex.export.saved_model import write_saved_model
 
 FORMATS = ("tf_saved_model", "onnx", "litert")
-INPUT_DTYPES = ("float32", "uint8")
+INPUT_DTYPES = (
+    *("bool", "float16", "float32", "float64", "string"),
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+)
 
 
 def export_model(
@@ -31,9 +33,11 @@ def export_model(
     features: Callable[[Any], Any] | None = None,
     further_outputs: Callable[[Any, Any], dict[str, Any]] | None = None,
     input_name: str = "image",
-    input_dtype: str | Mapping[str, str] = "float32",
+    sample_dtype: str | Mapping[str, str] = "float32",
+    input_dtype: str | Mapping[str, str] | None = None,
     pixel_scale: float = 255.0,
     verbose: bool = False,
+    **litert: Any,
 ) -> None:
     """Write a function from samples to class probabilities and the latent Gaussian, as a SavedModel, ONNX or LiteRT.
 
@@ -45,9 +49,9 @@ def export_model(
         Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``. An earlier one is
         replaced once the new one is complete.
     format : {"tf_saved_model", "onnx", "litert"}
-        Default "tf_saved_model". ONNX, too, takes batches of any size, LiteRT one sample at a time.
+        Default "tf_saved_model". All of them take batches of any size.
     latent : callable or None
-        From a float tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}; from the
+        From a tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}; from the
         output of ``features`` if that is given. None for a classifier without latents.
     readout : callable
         From that dict, or from the samples where there are no latents, to class probabilities [N, n].
@@ -62,13 +66,20 @@ def export_model(
         From class probabilities and features (samples if ``features`` is None) to a dict of other outputs by name.
     input_name : str
         Name of the input in the serving signature, unless there are several.
-    input_dtype : {"float32", "uint8"} or dict
-        "uint8" takes pixels 0..255, which are divided by ``pixel_scale`` first. Of several inputs it may be a dict
-        by name; those that are left out are float32.
+    sample_dtype : str or dict
+        Dtype of the samples that the functions take; of several inputs a dict by name, of which those that are left
+        out are float32. Default "float32".
+    input_dtype : str or dict, optional
+        Dtype of the served inputs, as ``sample_dtype``. Default None: that one. The functions convert numbers
+        themselves, but for "uint8" where samples are floats: pixels 0..255 are divided by ``pixel_scale`` first.
     pixel_scale : float
-        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255.
+        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255, -1 for one that was
+        trained on neither.
     verbose : bool
         Print Keras' summary of the endpoint.
+    **litert
+        Attributes of ``tf.lite.TFLiteConverter``, such as ``optimizations``, for format="litert"; without
+        ``representative_dataset``, since integers of 8 bits do not hold latents and probabilities.
 
     Notes
     -----
@@ -79,8 +90,11 @@ def export_model(
     Raises
     ------
     ValueError
-        For another format, ending or input_dtype, and for a model with operations that the format lacks; nothing is
-        written then.
+        For another format, ending or input_dtype, for an input_dtype that does not hold what the model takes (floats
+        for identifiers, numbers for text), and for a model with operations that the format lacks; nothing is written
+        then.
+    TypeError
+        For arguments of LiteRT with another format.
     ImportError
         For ONNX without tf2onnx: ``pip install '.[onnx]'`` in a checkout.
     FileExistsError
@@ -110,18 +124,34 @@ def export_model(
     check_choice(format, "format", FORMATS)
     several = isinstance(sample_shape, Mapping)
     shapes: Any = sample_shape if several else {input_name: sample_shape}
-    dtypes = input_dtype if isinstance(input_dtype, Mapping) else dict.fromkeys(shapes, input_dtype)
-    for name, dtype in dtypes.items():
+    if litert and format != "litert":
+        raise TypeError(f"{next(iter(litert))} must be given with format='litert' only; found format={format!r}")
+    samples_are, asked = (
+        value if isinstance(value, Mapping) else dict.fromkeys(shapes, value) for value in (sample_dtype, input_dtype)
+    )
+    dtypes = dict.fromkeys(shapes, "float32") | {name: dtype for name, dtype in samples_are.items() if dtype}
+    specs, divisors = {}, {}
+    for name in asked:
         check_choice(name, "a key of input_dtype", shapes)
-        check_choice(dtype, "input_dtype", INPUT_DTYPES)
-    specs = {name: tf.TensorSpec((None, *shapes[name]), dtypes.get(name, "float32"), name) for name in shapes}
+    for name, dtype in dtypes.items():
+        served = dtype if asked.get(name) is None else asked[name]
+        _check_dtype(served, dtype, name)
+        specs[name] = tf.TensorSpec((None, *shapes[name]), served, name)
+        if served == "uint8" and tf.as_dtype(dtype).is_floating:
+            if pixel_scale == -1:
+                raise ValueError(
+                    f"input_dtype must not be 'uint8' for the input {name!r}: the model was first fitted to samples "
+                    "that are not pixels in [0, 1] or [0, 255]. Scale them in the backbone, as by "
+                    "keras.layers.Rescaling, or give pixel_scale"
+                )
+            divisors[name] = check_number(pixel_scale, "pixel_scale", above=0)
     signature = specs if several else specs[input_name]
 
-    def scaled(samples: Any) -> Any:
-        return tf.cast(samples, tf.float32) / pixel_scale if samples.dtype == tf.uint8 else samples
+    def scaled(name: str, samples: Any) -> Any:
+        return tf.cast(samples, dtypes[name]) / divisors[name] if name in divisors else samples
 
     def serve(samples: Any) -> dict[str, Any]:
-        inputs = keras.tree.map_structure(scaled, samples)
+        inputs = {name: scaled(name, samples[name]) for name in specs} if several else scaled(input_name, samples)
         if features is not None:
             inputs = features(inputs)
         gaussian = None if latent is None else latent(inputs)
@@ -133,5 +163,20 @@ def export_model(
 
     path = Path(filepath).expanduser()
     check_writable(path.absolute().parent, "filepath")
-    write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
+    portable = partial(write_portable, format=cast(Format, format), options=litert)
+    write = write_saved_model if format == "tf_saved_model" else portable
     write(resource, serve, signature, path, class_names, verbose)
+
+
+def _check_dtype(dtype: str, sample_dtype: str, name: str) -> None:
+    """Raise ValueError unless a served dtype holds all samples of the dtype that a model takes."""
+    check_choice(dtype, "input_dtype", INPUT_DTYPES)
+    served, taken = tf.as_dtype(dtype), tf.as_dtype(sample_dtype)
+    rounds = served.is_floating and taken.is_integer and taken.size > 2
+    if (served == tf.string) != (taken == tf.string) or rounds:
+        wanted = "an integer dtype" if rounds else "another dtype"
+        wanted = "'string'" if taken == tf.string else wanted
+        raise ValueError(
+            f"input_dtype must be {wanted} for the input {name!r}, which the model takes as {sample_dtype}; found "
+            f"{dtype!r}"
+        )

@@ -5,18 +5,23 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.atomic_files import check_writable, replacing
 from deepsimplex._utils.portable_operations import Format, portable_operations
+from deepsimplex._utils.validation import check_choice
+from deepsimplex.export.rounding import warn_of_rounding
 
 SUFFIXES = {"onnx": ".onnx", "litert": ".tflite"}
+SORTED_INPUTS = r"[\s\S]*The structure of `inputs` doesn't match"
+"""Keras' warning about the signature that it adds for a tracked model, which sorts the inputs."""
 
 
 class _Served(keras.Model):
@@ -48,12 +53,14 @@ def write_portable(
     class_names: Sequence[str],
     verbose: bool,
     format: Format,
+    options: dict[str, Any],
 ) -> None:
     """Write the ONNX or LiteRT file of a served function: see ``export_model``."""
     _check_suffix(path, format)
     write = _write_onnx if format == "onnx" else _write_litert
-    with replacing(path) as fresh, portable_operations(format):
-        write(_Served(resource, serve), fresh, signature, list(class_names), verbose)
+    with replacing(path) as fresh, portable_operations(format), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", SORTED_INPUTS, UserWarning)
+        write(_Served(resource, serve), fresh, signature, list(class_names), verbose, **options)
 
 
 def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
@@ -70,6 +77,8 @@ def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[st
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of NumPy, for deprecated names that the converter uses
             model.export(path, format="onnx", input_signature=[signature], verbose=verbose)
+    except KeyError as error:  # of a dtype that the converter does not know
+        raise ValueError(f"format='onnx' cannot hold this model: ONNX has no {error.args[0]}") from None
     finally:  # other exports of this process get tf2onnx's again
         for name in handlers:
             del tf_op.get_opsets()[ONNX_DOMAIN][14][name]
@@ -103,18 +112,29 @@ class _Log:
         node.type = "Log"
 
 
-def _write_litert(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
-    one = keras.tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape[1:]), spec.dtype, spec.name), signature)
+def _write_litert(
+    model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool, **options: Any
+) -> None:
     # LiteRT's builtin operations only: interpreters without TensorFlow have no others.
-    builtins = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
+    target = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS], **options.pop("target_spec", {})}
+    if "representative_dataset" in options:
+        raise ValueError(
+            "representative_dataset must not be given: head and readout would be computed in integers of 8 bits, with "
+            "wrong probabilities. optimizations alone stores the weights in 8 bits"
+        )
     try:
-        model.export(path, format="litert", input_signature=[one], verbose=verbose, target_spec=builtins)
+        model.export(path, format="litert", input_signature=[signature], verbose=verbose, target_spec=target, **options)
+    except (OSError, TypeError, ValueError):
+        raise
     except Exception as error:  # the converter's, which has no public name
-        missing = re.findall(r"'(tf\.\w+)' op is neither", str(error))
-        if not missing:
-            raise
-        operations = ", ".join(sorted(set(missing)))
-        raise ValueError(f"format='litert' cannot hold this model: LiteRT has no {operations}") from None
+        reason = str(error).strip().splitlines()[0]
+        if missing := re.findall(r"'(tf\.\w+)' op is neither", str(error)):
+            reason = f"LiteRT has no {', '.join(sorted(set(missing)))}"
+        elif wrong := re.search(r"'\w+\.\w+' op .*|Failed to convert .*", str(error)):
+            reason = wrong[0]
+        if any(variable.dtype == "int8" for variable in model.resource.variables):
+            reason += ". Weights are integers after quantize(): export before it, with optimizations="
+        raise ValueError(f"format='litert' cannot hold this model: {reason}") from None
 
 
 def export_pipeline(
@@ -123,6 +143,7 @@ def export_pipeline(
     X: Any = None,
     class_names: Sequence[str] | None = None,
     verbose: bool = False,
+    input_dtype: str = "float32",
 ) -> None:
     """Write a fitted scikit-learn pipeline that ends in one of our classifiers as an ONNX file.
 
@@ -135,17 +156,20 @@ def export_pipeline(
         Ends in .onnx, may begin with ``~``; replaced whole or not at all.
     X : pandas.DataFrame, optional
         Data frame with the columns that the pipeline was fitted to: each becomes an input [N, 1] of its name and dtype,
-        float64 as float32. Default None: the pipeline was fitted to an array, and has the input "features" [N, d],
-        float32.
+        float64 as ``input_dtype``. Default None: the pipeline was fitted to an array, and has the input "features"
+        [N, d] of ``input_dtype``.
     class_names : list of str, optional
         In the order of ``classes_``. Default None: those as text.
     verbose : bool
         Print Keras' summary of the endpoint. Default False.
+    input_dtype : {"float32", "float64"}
+        Dtype of features, in which the steps compute. Default "float32", in which onnxruntime has all of scikit-learn's
+        steps; it rounds times in seconds and other large numbers that differ little. "float64" has scalers, PCA and
+        linear models, not imputers and support vector machines.
 
     Notes
     -----
-    The outputs are those of the classifier's ``export``. The steps compute in float32. A SavedModel cannot hold
-    scikit-learn's transformers.
+    The outputs are those of the classifier's ``export``. A SavedModel cannot hold scikit-learn's transformers.
 
     Raises
     ------
@@ -171,25 +195,47 @@ def export_pipeline(
         raise TypeError(f"pipeline must end in a classifier of deepsimplex, with export; found {classifier!r}")
 
     def export(path: Path) -> None:
-        classifier.export(path, class_names, format="onnx", verbose=verbose)
+        classifier.export(path, class_names, format="onnx", verbose=verbose, input_dtype=input_dtype)
 
     if len(pipeline) == 1:
         export(Path(filepath))
     else:
-        write_behind(pipeline[:-1], filepath, export, pipeline.n_features_in_, X)
+        if input_dtype == "float32":
+            for ranges in _ranges([step for _, step in pipeline.steps[:-1]], X):
+                warn_of_rounding(*ranges, ", or export with input_dtype='float64'", None if X is None else list(X))
+        write_behind(pipeline[:-1], filepath, export, pipeline.n_features_in_, X, input_dtype)
+
+
+def _ranges(steps: Sequence[Any], X: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield smallest and largest values of features: of a frame X, else about those that scalers were fitted to."""
+    if X is not None:
+        numbers = [X[name] if X[name].dtype == np.float64 else np.zeros(1) for name in X]
+        yield [column.min() for column in numbers], [column.max() for column in numbers]
+        return
+    for step in steps:
+        center, scale = getattr(step, "mean_", getattr(step, "center_", None)), getattr(step, "scale_", None)
+        if hasattr(step, "data_min_"):
+            yield step.data_min_, step.data_max_
+        elif center is not None and scale is not None:
+            yield center - 2.0 * scale, center + 2.0 * scale
 
 
 def write_behind(
-    model: Any, filepath: str | os.PathLike[str], export: Callable[[Path], None], num_features: int, X: Any = None
+    model: Any,
+    filepath: str | os.PathLike[str],
+    export: Callable[[Path], None],
+    num_features: int,
+    X: Any = None,
+    input_dtype: str = "float32",
 ) -> None:
     """Write the ONNX file of a fitted scikit-learn transformer or regressor, followed by another graph.
 
     Parameters
     ----------
-    model, filepath, X
+    model, filepath, X, input_dtype
         See ``export_pipeline``.
     export : callable
-        Writes the following graph to a path; its input is the output of the model.
+        Writes the following graph to a path; its input, of ``input_dtype``, is the output of the model.
     num_features : int
         Number of features d, used without X.
     """
@@ -205,10 +251,11 @@ def write_behind(
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "behind.onnx")
         behind = onnx.load(Path(folder) / "behind.onnx")
-    # Not double precision: onnxruntime lacks imputers, trees and support vector machines in it.
-    single = FloatTensorType([None, num_features if X is None else 1])
-    types = [("features", single)] if X is None else guess_data_type(X)
-    types = [(name, single if isinstance(kind, DoubleTensorType) else kind) for name, kind in types]
+    # By default not double precision: onnxruntime lacks imputers, trees and support vector machines in it.
+    kind_of = {"float32": FloatTensorType, "float64": DoubleTensorType}
+    floats = kind_of[check_choice(input_dtype, "input_dtype", kind_of)]([None, num_features if X is None else 1])
+    types = [("features", floats)] if X is None else guess_data_type(X)
+    types = [(name, floats if isinstance(kind, DoubleTensorType) else kind) for name, kind in types]
     try:
         opsets = {each.domain: each.version for each in behind.opset_import} | {"ai.onnx.ml": 3}
         before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets)
@@ -218,11 +265,26 @@ def write_behind(
             part.opset_import.extend([onnx.helper.make_opsetid(*each) for each in opsets.items()])
         before = onnx.compose.add_prefix(before, "before_", rename_inputs=False)
         behind = onnx.compose.add_prefix(behind, "behind_", rename_outputs=False)
-        link = before.graph.output[0].name, behind.graph.input[0].name
+        output, wanted = before.graph.output[0], behind.graph.input[0].type.tensor_type.elem_type
+        if output.type.tensor_type.elem_type != wanted:  # encoders give float32
+            before.graph.node.append(onnx.helper.make_node("Cast", [output.name], ["before_cast"], to=wanted))
+            output.name, output.type.tensor_type.elem_type = "before_cast", wanted
+        link = output.name, behind.graph.input[0].name
         joined = onnx.compose.merge_models(before, behind, [link])
         onnx.checker.check_model(joined)
+        if input_dtype == "float64":
+            _check_runs(joined)
     except Exception as error:  # converters raise anything
         reason = str(error).strip().partition("\n")[0]
-        raise ValueError(f"format='onnx' cannot hold {model!r}: {reason}") from error
+        raise ValueError(f"format='onnx' cannot hold {' '.join(repr(model).split())}: {reason}") from error
     with replacing(path) as fresh:
         onnx.save(joined, fresh)
+
+
+def _check_runs(model: Any) -> None:
+    """Raise an error if onnxruntime is installed and lacks an operation of a model in double precision."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return
+    onnxruntime.InferenceSession(model.SerializeToString())

@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import check_array, check_finite_rows
+from deepsimplex.export.portable_formats import SORTED_INPUTS
+from deepsimplex.samples import Samples
 
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
 CHECKSUMS = Path("assets.extra") / "checksums.json"
@@ -34,8 +36,7 @@ def write_saved_model(
     # Compiled: Keras calls it twice, once for its variables, once to write it.
     archive.add_endpoint("serve", tf.function(serve, autograph=False), input_signature=[signature])
     with replacing(folder) as fresh, warnings.catch_warnings():
-        # Raised for the signature that Keras adds for the tracked model, which sorts the inputs.
-        warnings.filterwarnings("ignore", r"[\s\S]*The structure of `inputs` doesn't match", UserWarning)
+        warnings.filterwarnings("ignore", SORTED_INPUTS, UserWarning)
         archive.write_out(fresh, verbose=verbose)
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
         (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
@@ -99,7 +100,8 @@ class ServedModel:
         Parameters
         ----------
         samples : array, shape [N, ...], or dict
-            Of the dtype in ``inputs``; floats are cast to it. Of several inputs a dict of arrays by name.
+            Of the dtype in ``inputs``; numbers of the same kind are cast to it. A last axis of length one may be
+            missing. Of several inputs a dict of arrays by name.
 
         Raises
         ------
@@ -124,15 +126,22 @@ class ServedModel:
 
 def _checked(samples: Any, name: str, spec: tf.TensorSpec) -> np.ndarray:
     """Check the samples of an input and convert them to its dtype."""
-    array = check_array(samples, name, "[N, ...]", least=1, finite=False, dtype="any")
-    wanted, dtype = [*spec.shape[1:]], spec.dtype.name
+    wanted, dtype = [*spec.shape[1:]], spec.dtype
+    if dtype == tf.string:
+        array = Samples.of(samples if hasattr(samples, "shape") else np.asarray(samples), name=name).columns[0]
+    else:
+        array = check_array(samples, name, "[N, ...]", least=1, finite=False, dtype="any")
+    if array.ndim == len(wanted) and wanted[-1] == 1:
+        array = array[..., np.newaxis]  # as Keras does
     if array.ndim - 1 != len(wanted) or any(b not in (None, a) for a, b in zip(array.shape[1:], wanted, strict=True)):
         raise ValueError(f"{name} must have shape {['N', *wanted]}, as exported; found shape {list(array.shape)}")
-    if dtype == "uint8" and not 0 <= array.min() <= array.max() <= 255:
-        raise ValueError(f"{name} must be pixels 0 to 255; found {array.min()} to {array.max()}")
-    if (array.dtype.kind == "f") != spec.dtype.is_floating:
-        raise ValueError(f"{name} must be of dtype {dtype}, as exported; found {array.dtype}")
-    return check_finite_rows(array, name, dtype)
+    kinds = "OSU" if dtype == tf.string else "f" if dtype.is_floating else "biu" if dtype.is_integer else "b"
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"{name} must be of dtype {dtype.name}, as exported; found {array.dtype}")
+    if dtype.is_integer and not dtype.min <= array.min() <= array.max() <= dtype.max:
+        wanted_numbers = "pixels 0 to 255" if dtype == tf.uint8 else f"of dtype {dtype.name}, as exported"
+        raise ValueError(f"{name} must be {wanted_numbers}; found {array.min()} to {array.max()}")
+    return array if dtype == tf.string else check_finite_rows(array, name, dtype.name)
 
 
 def load_served(filepath: str | os.PathLike[str]) -> ServedModel:

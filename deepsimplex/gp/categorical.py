@@ -127,7 +127,7 @@ class CategoricalProcess:
         callback : callable, optional
             See ``fit``.
         """
-        bound, epochs = CategoricalBound(self, samples), self.epochs
+        bound, epoch = CategoricalBound(self, samples), 0
 
         def report(epoch: int, objective: float, values: Values, sums: Any) -> None:
             if callback is not None:
@@ -136,13 +136,13 @@ class CategoricalProcess:
 
         values, sums = bound.start, bound.prior_sums()
         steps = self.minibatches.train(bound.step, values, sums, bound.samples, self.random_state)
-        for epoch, mean, values, sums in steps:
-            if epoch < epochs:
+        for epoch, mean, values, sums, is_last in steps:
+            if not is_last:
                 report(epoch, mean, values, sums)
-        sums, self.objective_ = bound.converge(values, sums, _PASSES if epochs else _PASSES_ALONE)
-        if epochs:
-            report(epochs, self.objective_, values, sums)
-        self.n_iter_, self.posterior_ = epochs, bound.posterior(values, sums)
+        sums, self.objective_ = bound.converge(values, sums, _PASSES if epoch else _PASSES_ALONE)
+        if epoch:
+            report(epoch, self.objective_, values, sums)
+        self.n_iter_, self.posterior_ = epoch, bound.posterior(values, sums)
         return self
 
     def predict(self, X: ArrayLike) -> LatentGaussian:

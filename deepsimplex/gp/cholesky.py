@@ -45,11 +45,14 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
            [1., 1.]])
     """
     diagonal = np.diagonal(A)
+    not_finite = "the kernel's covariance matrix is not finite: are features or hyperparameters too large?"
     if not np.isfinite(diagonal).all():
-        raise SingularError("the kernel's covariance matrix is not finite: are features or hyperparameters too large?")
+        raise SingularError(not_finite)
     scale = float(diagonal.mean())
     for jitter in _JITTERS:
         L, info = lapack.dpotrf(A + jitter * scale * np.eye(len(A)) if jitter else A, lower=1, clean=1)
+        if info == 0 and not np.isfinite(L).all():  # LAPACK factorizes NaN beside a finite diagonal
+            raise SingularError(not_finite)
         if info == 0:
             if warn and jitter:
                 warn_caller(

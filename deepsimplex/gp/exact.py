@@ -136,3 +136,4 @@ class ExactGaussianProcess(GaussianProcess):
     """
 
     _objective = MarginalLikelihood
+    _matrices = 12

@@ -27,8 +27,21 @@ check_shapes.set_rewrite_docstrings(_docstrings)
 # Functions of hyperparameters and blocks of rows: traced once for all numbers of rows.
 compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
 
+
+class SquaredExponential(gpflow.kernels.SquaredExponential):
+    """GPflow's kernel, of squared distances that round-off does not make negative.
+
+    Those of nearly equal rows are differences of large numbers, and small lengthscales enlarge their error: the
+    exponential would overflow.
+    """
+
+    def K_r2(self, r2: Any) -> Any:
+        """Compute the kernel of squared distances in units of the lengthscales."""
+        return super().K_r2(tf.maximum(r2, 0.0))
+
+
 KERNELS: dict[str, Any] = {
-    "rbf": gpflow.kernels.SquaredExponential,
+    "rbf": SquaredExponential,
     "matern32": gpflow.kernels.Matern32,
     "matern52": gpflow.kernels.Matern52,
 }

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import kmeans_plusplus
 
+from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.gp.scaling import Scaling
 
@@ -47,6 +48,8 @@ def inducing_points(
     """
     if np.ndim(inducing) == 0:
         number = check_whole(inducing, "inducing, unless it holds points [M, d],", 1)
+        most = min(number, len(X))
+        check_memory(12.0 * sets * most**2, f"inducing={number} of {len(X):,} rows", "take fewer inducing points")
         rng = np.random.default_rng(seed)
         return np.stack([choose_points(X, number, rng, y) for _ in range(sets)])
     if np.ndim(inducing) == 1:

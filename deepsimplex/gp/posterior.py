@@ -138,14 +138,14 @@ class Posterior(tf.Module):
                 raise ValueError(f"{name} must have a shape of {sorted(shapes)}; found {state[name].shape}")
         return cls(kernel, support, weights, factors, features, latents, scores)
 
-    def __reduce__(self) -> Any:
-        """Pickle arrays and the kernel's name: TensorFlow's variables cannot be pickled everywhere."""
-        arrays = [variable.numpy() for variable in (self.support, self.weights, self.factors)]
-        return _unpickled, (kernel_state(self.kernel), *arrays, self._features, self._latents, self.scores)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return arrays and the kernel's name: TensorFlow's variables cannot be pickled everywhere."""
+        variables = {name: getattr(self, name).numpy() for name in ("support", "weights", "factors")}
+        others = {"features": self._features, "latents": self._latents, "scores": self.scores}
+        return {"kernel": kernel_state(self.kernel), **variables, **others}
 
-
-def _unpickled(kernel: Any, *parts: Any) -> Posterior:
-    return Posterior(kernel_from_state(kernel), *parts)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**{**state, "kernel": kernel_from_state(state["kernel"])})  # type: ignore[misc]
 
 
 def predict_latents(process: Any, X: ArrayLike) -> LatentGaussian:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
+from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_sample_weight, check_whole
 from deepsimplex.gp.gpflow_kernels import make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
@@ -76,6 +77,8 @@ class GaussianProcess(ABC):
     n_restarts: int = 0
     random_state: int = 0
     _objective: ClassVar[type["Objective"]]
+    # Matrices [N, N] that a fit holds at once.
+    _matrices: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check_choice(self.noise, "noise", get_args(NoiseName))
@@ -126,6 +129,7 @@ class GaussianProcess(ABC):
         callback : callable, optional
             See ``fit``.
         """
+        self.check_rows(samples.num_rows)
         objective = self._objective(self, samples)
 
         def report(iteration: int, value: float, values: Values) -> None:
@@ -136,6 +140,11 @@ class GaussianProcess(ABC):
         values, self.objective_, self.n_iter_ = self._optimize(objective, report)
         self.posterior_ = objective.posterior(values)
         return self
+
+    def check_rows(self, N: int) -> None:
+        """Raise MemoryError if the matrices of a fit to N rows are larger than the memory."""
+        hint = "inference='collapsed' or 'stochastic' takes as many, by inducing points"
+        check_memory(float(self._matrices) * N**2, f"an exact Gaussian process of {N:,} rows X", hint)
 
     def _optimize(self, objective: Any, report: Report) -> Optimum:
         rng = np.random.default_rng(self.random_state)

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from sklearn.exceptions import ConvergenceWarning
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_number, check_whole
+from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, TitsiasBound, block_sums, negative_bound
 from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled
 from deepsimplex.gp.optimize import Optimum, Report, pack, unpack
@@ -47,7 +50,7 @@ class Minibatches:
 
     def train(
         self, step: Callable[..., Any], values: Values, sums: tuple[Any, ...], samples: Any, seed: int
-    ) -> Iterator[tuple[int, float, Values, tuple[Any, ...]]]:
+    ) -> Iterator[tuple[int, float, Values, tuple[Any, ...], bool]]:
         """Take a step by every batch of every epoch.
 
         Parameters
@@ -71,27 +74,66 @@ class Minibatches:
             Mean over the steps.
         values : dict
         sums : tuple of tensor
+        is_last : bool
+
+        Raises
+        ------
+        SingularError
+            If the objective is not finite at the start.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a later step leaves finite numbers. The state before it is then the last.
         """
         N, rng = samples.num_rows, np.random.default_rng(seed)
         size = min(_LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
         number, steps = 0, self.epochs * samples.num_batches(size)
         theta = pack(values)
         mean, mean_square = np.zeros_like(theta), np.zeros_like(theta)
+        finite, mean_objective = (theta, sums), 0.0
         for epoch in range(1, self.epochs + 1):
-            objectives = []
-            for batch in samples.batches(size, rng):
+            objectives: list[float] = []
+            batches = samples.batches(size, rng)
+            for batch in batches if epoch < self.epochs else _last_twice(batches):
                 cosine = 0.5 * (1.0 + math.cos(math.pi * number / steps))
                 rate = self.learning_rate * ((1.0 - _LAST_RATE) * cosine + _LAST_RATE)
                 number += 1
-                objective, derivatives, sums = step(unpack(theta, values), sums, self.natural_step, number, *batch)
-                objectives.append(objective)
+                objective, derivatives, moved = step(unpack(theta, values), sums, self.natural_step, number, *batch)
                 # Adam, by the gradient of the mean over samples, as losses are.
                 gradient = pack(derivatives) / N
+                if not (np.isfinite(objective) and np.isfinite(gradient).all()):
+                    _warn_diverged(number, epoch, self.learning_rate)
+                    theta, sums = finite
+                    yield epoch, float(np.mean(objectives or mean_objective)), unpack(theta, values), sums, True
+                    return
+                if number > steps:  # only the result of the last step was to be checked
+                    break
+                objectives.append(float(objective))
+                finite, sums = (theta, sums), moved
                 mean = mean + (gradient - mean) * (1.0 - _DECAY)
                 mean_square = mean_square + (np.square(gradient) - mean_square) * (1.0 - _SQUARE_DECAY)
                 rate *= math.sqrt(1.0 - _SQUARE_DECAY**number) / (1.0 - _DECAY**number)
                 theta = theta - rate * mean / (np.sqrt(mean_square) + _EPSILON)
-            yield epoch, float(np.mean(objectives)), unpack(theta, values), sums
+            mean_objective = float(np.mean(objectives))
+            yield epoch, mean_objective, unpack(theta, values), sums, epoch == self.epochs
+
+
+def _last_twice(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield batch
+    yield batch
+
+
+def _warn_diverged(number: int, epoch: int, learning_rate: float) -> None:
+    """Warn that a step left finite numbers, or raise an error if it was the first."""
+    if number == 1:
+        raise SingularError("the bound or its derivatives are not finite at the start: are features too large?")
+    warn_caller(
+        f"training left finite numbers after step {number - 1}, in epoch {epoch}, and ended there: the fit is that of "
+        f"the step before. Lower the learning_rate; found {learning_rate:g}",
+        ConvergenceWarning,
+    )
 
 
 def natural_step(sums: Any, estimates: Any, size: Any) -> tuple[Any, ...]:
@@ -188,13 +230,13 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         self.minibatches = Minibatches(self.epochs, self.batch_size, self.learning_rate, self.natural_step)
 
     def _optimize(self, objective: StochasticBound, report: Report) -> Optimum:
-        values, epochs = objective.start, self.epochs
+        values, epoch = objective.start, 0
         sums = objective.sums(values)
         steps = self.minibatches.train(objective.step, values, sums, objective.samples, self.random_state)
-        for epoch, mean, values, _ in steps:
-            if epoch < epochs:
+        for epoch, mean, values, _, is_last in steps:
+            if not is_last:
                 report(epoch, mean, values)
         value = float(negative_bound(*objective.sums(values))[0])
-        if epochs:
-            report(epochs, value, values)
-        return Optimum(values, value, epochs)
+        if epoch:
+            report(epoch, value, values)
+        return Optimum(values, value, epoch)

@@ -5,12 +5,13 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.validation import check_array
 from deepsimplex.samples import Draw, Reservoir, Samples, is_stream
-from deepsimplex.samples.reservoir import joined, take
+from deepsimplex.samples.reservoir import can_join, joined, take
 
 # Number of rows for initial points and the median distance: more rows change both little.
 ROWS = 2000
@@ -142,7 +143,9 @@ def _build(backbone: Any, batch: Any) -> None:
 
 
 def as_arrays(samples: Any) -> Any:
-    """Convert samples to an array, or to a structure of arrays for several inputs."""
+    """Convert samples to an array, or to a structure of arrays for several inputs; ragged tensors stay as they are."""
+    if isinstance(samples, tf.RaggedTensor):
+        return samples
     return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict | tuple) else np.asarray(samples)
 
 
@@ -152,7 +155,7 @@ def _without_small_blocks(blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[A
     largest = 0
     for block in blocks:
         largest = max(largest, num_rows(block))
-        if before is not None and 2 * num_rows(block) < largest:
+        if before is not None and 2 * num_rows(block) < largest and can_join(before[0], block[0]):
             block, before = joined([before, block]), None
         if before is not None:
             yield before

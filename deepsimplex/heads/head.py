@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import Covariance
@@ -27,7 +28,7 @@ class Head(keras.layers.Layer):
         Shape of the scale. Default None: unknown.
     adapted : bool
         Whether the head is ready for training. A head that ``adapt`` initializes sets it to False in its constructor
-        and to True in ``adapt``; it is saved with the weights. Default True.
+        and to True in ``adapt``; ``build`` then makes it one of the weights, with which it is copied. Default True.
 
     Examples
     --------
@@ -41,8 +42,22 @@ class Head(keras.layers.Layer):
     num_classes: int | None = None
     latent_dim: int | None = None
     covariance: Covariance | None = None
-    adapted = True
     _num_features: int
+    _adapted: Any = True  # a variable in a built head that ``adapt`` initializes
+
+    @property
+    def adapted(self) -> bool:
+        if not isinstance(self._adapted, keras.Variable):
+            return self._adapted
+        with tf.init_scope():  # a number, in the graph of a step too
+            return bool(self._adapted.value.numpy())
+
+    @adapted.setter
+    def adapted(self, value: bool) -> None:
+        if isinstance(self._adapted, keras.Variable):
+            self._adapted.assign(value)
+        else:
+            self._adapted = value
 
     def adapt(
         self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
@@ -86,19 +101,6 @@ class Head(keras.layers.Layer):
         """Find the k nearest prototypes of every sample; raise ValueError for a head without prototypes."""
         raise ValueError(f"explain needs a head of prototypes, as head='prototypes'; found {type(self).__name__}")
 
-    def save_own_variables(self, store: Any) -> None:
-        """Save the weights and ``adapted``."""
-        super().save_own_variables(store)
-        store["adapted"] = np.array(self.adapted, dtype="float32")
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load the weights and ``adapted``; raise ValueError if a file is damaged."""
-        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
-        adapted = np.asarray(store["adapted"])
-        if adapted.tolist() not in (0.0, 1.0):
-            raise ValueError(f"adapted must be 0 or 1; found {adapted}")
-        self.adapted = bool(adapted)
-
     def compute_output_spec(self, features: Any) -> Any:
         if self.latent_dim is None or self.covariance is None:
             return super().compute_output_spec(features)
@@ -121,6 +123,8 @@ class Head(keras.layers.Layer):
                 "in keras.layers.Flatten() or GlobalAveragePooling2D()"
             )
         self._num_features = input_shape[-1]
+        if not self.adapted:
+            self._adapted = self._weight("adapted", (), trainable=False)
 
     def _build_for(self, features: NDArray[np.float64]) -> None:
         """Build the layer if it is not; raise ValueError for features [N, d] that are not finite or of another d."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 from numpy.typing import NDArray
 
@@ -188,7 +189,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         """Cholesky factor of K + s^2 I [M, M]."""
         K = self._correlations(self.prototypes)[1]
         noise = ops.exp(ops.cast(self.log_noise, K.dtype)) + self.noise_floor
-        return ops.cholesky(K + noise * ops.eye(K.shape[0], dtype=K.dtype))
+        return tf.linalg.cholesky(K + noise * ops.eye(K.shape[0], dtype=K.dtype))
 
     def _centered_latents(self) -> Any:
         """Positions of the prototypes less the mean position of the classes, [M, L]."""

@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import batch_normalization, precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
 from deepsimplex.heads.features import ROWS, draw_features
@@ -42,7 +44,8 @@ class VariationalGaussianProcess(Head):
         cluster, so that some points per class are enough.
     num_samples : int, optional
         Number of training samples, less those held out for validation. The layer adds the divergence of q from the
-        prior, divided by it, to the losses of the model it is in; see Notes. Default: counted by ``adapt``.
+        prior, divided by it, to the losses of the model it is in; see Notes. Default: counted by ``adapt``; without
+        ``adapt`` it is taken to be ``effective_samples``, with a warning.
     effective_samples : int, optional
         Largest number that the divergence is divided by. Default 600: the features are learned from the same samples,
         which therefore count for less than as many independent ones; without the bound the processes are too
@@ -183,7 +186,7 @@ class VariationalGaussianProcess(Head):
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
-        N = self.num_samples or 0
+        N = self.num_samples or self.effective_samples or 0
         count = keras.initializers.Constant(min(N, self.effective_samples or N))
         self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
@@ -271,9 +274,15 @@ class VariationalGaussianProcess(Head):
     def call(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         # features: [N, d]
         if training and self.num_samples is None and not self.adapted:
-            raise ValueError(
-                "num_samples must be known in training, to scale the divergence from the prior: call adapt(x) before, "
-                "as SimplexClassifier.fit does, or give num_samples"
+            hint = "Call adapt(x) before training, as SimplexClassifier.fit does, or give num_samples"
+            if self.effective_samples is None:
+                raise ValueError(
+                    "num_samples or effective_samples must be given in training, to scale the divergence from the "
+                    f"prior; found None for both. {hint}"
+                )
+            warn_caller(
+                "the number of training samples is unknown: the divergence from the prior is divided by "
+                f"effective_samples={self.effective_samples}, which is right for as many samples or more. {hint}"
             )
         if self.normalization is not None:
             features = self.normalization(features, training=training)
@@ -297,7 +306,7 @@ class VariationalGaussianProcess(Head):
     def _factor(self) -> Any:
         """Cholesky factor of the correlations of the inducing points [M, M], float64."""
         U = ops.cast(self.inducing_points, "float64")
-        return ops.cholesky(self._kernel(U, U) + self.jitter * ops.eye(self.inducing, dtype="float64"))
+        return tf.linalg.cholesky(self._kernel(U, U) + self.jitter * ops.eye(self.inducing, dtype="float64"))
 
     def _kernel(self, X: Any, Y: Any) -> Any:
         """Correlations [N, M] of the processes at the rows of X [N, d] and Y [M, d]."""

@@ -6,7 +6,8 @@ import keras
 import tensorflow as tf
 
 from deepsimplex._utils.validation import check_choice, check_number
-from deepsimplex.losses.readout_losses import is_soft, value_of_label
+from deepsimplex.losses.label_forms import is_soft
+from deepsimplex.losses.readout_losses import value_of_label
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")

@@ -10,6 +10,7 @@ import tensorflow as tf
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_number
 from deepsimplex.losses.composition import Composition
+from deepsimplex.losses.label_forms import accepted_forms, in_accepted_form, is_soft
 from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentNLL
 
 
@@ -79,15 +80,15 @@ class ProbabilityLoss(ClassifierLoss):
     Parameters
     ----------
     loss : keras.losses.Loss or callable
-        Cross-entropies (sparse, categorical, focal) are replaced by ``CrossEntropy``. Other losses of Keras get one-hot
-        or soft labels [N, n], those named "Sparse..." whole numbers [N], and a loss from elsewhere the labels as they
-        were given.
+        Cross-entropies (sparse, categorical, focal) are replaced by ``CrossEntropy``. Other losses get class numbers
+        [N] or one-hot or soft labels [N, n], whichever they compare: see ``label_forms``.
+    num_classes : int
     """
 
     needs_latents = False
     needs_probabilities = True
 
-    def __init__(self, loss: Any) -> None:
+    def __init__(self, loss: Any, num_classes: int) -> None:
         if not callable(loss):
             raise TypeError(f"loss must be None, a loss, its name, or a function of labels and outputs; found {loss!r}")
         if getattr(loss, "from_logits", False):
@@ -101,28 +102,23 @@ class ProbabilityLoss(ClassifierLoss):
         )
         self.loss = loss
         self.in_log_space = _in_log_space(loss)
+        self.forms: list[str] = []
+        if self.in_log_space is None:
+            hinted = str(getattr(loss, "__module__", None)).startswith("keras.")
+            self.forms = accepted_forms(loss, num_classes, binary=isinstance(loss, _BINARY), hinted=hinted)
 
     def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch from "label" and "log_probabilities"."""
         label, log_p = labels["label"], outputs["log_probabilities"]
         if self.in_log_space is not None:
             return self.in_log_space(label, log_p, sample_weight=sample_weight)
-        label, p = self._form(label, log_p.shape[1]), tf.exp(log_p)
+        label, p = in_accepted_form(self.forms, label, tf.exp(log_p))
         if isinstance(self.loss, keras.losses.Loss):
             return self.loss(label, p, sample_weight=sample_weight)
         losses = tf.convert_to_tensor(self.loss(label, p))
         weighted = losses if sample_weight is None else losses * tf.cast(sample_weight, losses.dtype)
         mean = tf.math.divide_no_nan(tf.reduce_sum(weighted), tf.cast(tf.size(weighted), weighted.dtype))
         return mean / tf.distribute.get_strategy().num_replicas_in_sync
-
-    def _form(self, label: Any, n: int) -> Any:
-        """Labels as the loss takes them."""
-        kind = type(self.loss)
-        if not kind.__module__.startswith("keras."):
-            return label
-        if kind.__name__.startswith("Sparse"):
-            return tf.argmax(label, axis=-1) if is_soft(label) else label
-        return label if is_soft(label) else tf.one_hot(tf.cast(tf.reshape(label, [-1]), tf.int32), n)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -182,7 +178,7 @@ _KERAS_LOSSES = {
     name.lower(): kind
     for name, kind in vars(keras.losses).items()
     if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)
-}
+} | dict.fromkeys(("crossentropy", "ce"), keras.losses.CategoricalCrossentropy)
 
 # Keras losses that can be computed from log-probabilities.
 _CROSS_ENTROPIES = (
@@ -190,6 +186,8 @@ _CROSS_ENTROPIES = (
     keras.losses.CategoricalCrossentropy,
     keras.losses.CategoricalFocalCrossentropy,
 )
+
+_BINARY = keras.losses.BinaryCrossentropy, keras.losses.BinaryFocalCrossentropy
 
 
 def get_loss(identifier: Any) -> Any:
@@ -232,11 +230,6 @@ def get_loss(identifier: Any) -> Any:
     if isinstance(identifier, dict) and "class_name" in identifier:
         return keras.saving.deserialize_keras_object(identifier)
     return LOSSES.get(identifier)
-
-
-def is_soft(y_true: Any) -> bool:
-    """Return whether labels have a column for every class."""
-    return len(y_true.shape) == 2 and y_true.shape[1] != 1
 
 
 def value_of_label(y_true: Any, values: Any) -> Any:

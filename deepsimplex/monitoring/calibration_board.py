@@ -1,7 +1,7 @@
 """TensorBoard callback for scores, calibration and latents of a classifier during training."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -9,7 +9,6 @@ from typing import Any, Self
 import keras
 import numpy as np
 from numpy.typing import NDArray
-from tensorboard.plugins.hparams import api, api_pb2, summary
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
@@ -18,18 +17,12 @@ from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile
-from deepsimplex.monitoring.hyperparameters import (
-    check_hyperparameters,
-    estimator_hyperparameters,
-    model_hyperparameters,
-)
 from deepsimplex.monitoring.summaries import band_picture, latents, pictures, summary_values
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples.reservoir import take
 
 FOLDER = "calibration"
-LEAST = 10  # samples at least for a density
 CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram
 
 
@@ -46,7 +39,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     validation_data : (x, y) or tf.data.Dataset, optional
         Samples and labels (class numbers 0..n-1, or the labels of an estimator), as arrays or a finite data set of
         batches (x, y), read once, at construction. Required by Keras models; without it only the objective and the
-        hyperparameters of an estimator are written.
+        kernel of an estimator are written.
     every : int
         Number of epochs (or iterations) between two writes, from the first on; the last is always written. Default 1.
     samples : int, optional
@@ -57,16 +50,11 @@ class CalibrationBoard(keras.callbacks.Callback):
         Default: those of the model or estimator, or numbers.
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
-        "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
-        that of a density of the backbone's features (``calibration.NeighborDistance``), fitted to one half of the
-        validation samples, at least ten, and evaluated on the other half; the familiarities of both are the histograms
-        "familiarity/validation" and "familiarity/outside".
+        "score/out_of_distribution_auroc".
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
         Draw pictures, which take most of the time besides the prediction. Default True.
-    hparams : mapping of str to str, bool, int or float, optional
-        Your own hyperparameters, beside those of the model; they replace those of the same name.
     batch_size : int
         Samples per batch of a Keras model's prediction, 256 by default.
 
@@ -85,10 +73,9 @@ class CalibrationBoard(keras.callbacks.Callback):
     classes ("calibration_of_class/...") and the histogram "confidence". For a Keras model every epoch, for an estimator
     only the fitted one: the histograms "latent/scale" and "latent/norm"; "pictures/reliability"; "pictures/simplex" for
     three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose true
-    class has the least probability. At the end: the latent means with labels and small images for the Projector page,
-    and for a readout with credible intervals, such as softmax, the reliability diagram with its 95% band
-    ("pictures/reliability_band", which takes seconds). Also "validation_samples", the number of samples used, and
-    hyperparameters for the HParams page. Latents are written for classifiers of this package that have them.
+    class has the least probability. At the end, for a readout with credible intervals, such as softmax, the reliability
+    diagram with its 95% band ("pictures/reliability_band", which takes seconds). Also "validation_samples", the number
+    of samples used. Latents are written for classifiers of this package that have them.
 
     For every iteration of an estimator also "objective" (the minimized function per training sample, such as the
     negative log marginal likelihood), "kernel/variance", "kernel/lengthscales", "noise" if it is learned, or
@@ -112,8 +99,8 @@ class CalibrationBoard(keras.callbacks.Callback):
     >>> model.compile("adam")
     >>> board = CalibrationBoard(folder / "events", (x_test, y_test), samples=50, pictures=False)
     >>> history = model.fit(x[:200], y[:200], epochs=1, verbose=0, callbacks=[board])
-    >>> sorted(path.name for path in (folder / "events" / "calibration").glob("[lp]*"))
-    ['latent.tsv', 'latent_samples.tsv', 'latent_sprite.png', 'projector_config.pbtxt']
+    >>> len(list((folder / "events" / "calibration").glob("events.out.tfevents.*")))
+    1
     """
 
     def __init__(
@@ -128,7 +115,6 @@ class CalibrationBoard(keras.callbacks.Callback):
         outside: Any = None,
         bins: int = 15,
         pictures: bool = True,
-        hparams: Mapping[str, Any] | None = None,
         batch_size: int = 256,
     ) -> None:
         super().__init__()
@@ -138,7 +124,6 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.bins = check_bins(bins)
         self.pictures = check_flag(pictures, "pictures")
         self.batch_size = check_whole(batch_size, "batch_size", 1)
-        self.hparams = check_hyperparameters(hparams)
         self.class_names = class_names
         self.validation = None if validation_data is None else draw_samples(validation_data, self.samples, self.seed)
         self.outside = None
@@ -169,7 +154,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     # Keras models
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Check the model and write its hyperparameters."""
+        """Check the model, and write how many samples are used."""
         self._begin()
         if self.validation is None:
             raise ValueError("validation_data must be given for a Keras model; found None")
@@ -179,7 +164,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         if np.isfinite(p).all():
             check_probabilities(p, "what the model gives", "End it in a softmax: logits are no class probabilities")
         self._check_labels(p.shape[1])
-        self._write_hyperparameters(model_hyperparameters(self.model, self.params))
+        self._write_sample_count()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Write every ``every``-th epoch."""
@@ -202,10 +187,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         names: Sequence[Any] = range(p.shape[1])
         further: dict[str, Any] = {}
         if isinstance(model, SimplexClassifier):
-            latent, names = {name: arrays[name] for name in ("loc", "scale")}, model.class_names
-            further = {"latent": latent, "scores": model.readout.scores, "readout": model.readout}
-            if outside and len(p) >= 2 * LEAST:
-                further |= {"features": arrays["features"], "outside_features": outside["features"]}
+            names, gaussian = model.class_names, {name: arrays[name] for name in ("loc", "scale")}
+            further = {"latent": gaussian, "scores": model.readout.scores, "readout": model.unweighted_readout}
         labels, images = self._check_labels(p.shape[1]), as_images(x)
         return ClassifierOutputs(labels, p, self._names(names), outside.get("probabilities"), images, **further)
 
@@ -229,7 +212,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         """Write the fitted estimator, as its ``fit`` ends."""
         if self._step == 0:
             return
-        self._write_hyperparameters(estimator_hyperparameters(classifier))
+        self._write_sample_count()
         outputs = self._estimator_outputs(classifier, with_latents=True)
         self._write(outputs, details=True)
         self._end(outputs)
@@ -255,9 +238,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         return check_labels(self.validation.columns[1], n, name="the labels of validation_data", classes=classes)[0]
 
     def _names(self, default: Sequence[Any]) -> list[str]:
-        """Names of classes without tabs and line breaks, which would end a cell of the Projector's table."""
-        names = default if self.class_names is None else self.class_names
-        return [" ".join(str(name).split()) or str(k) for k, name in enumerate(names)]
+        return [str(name) for name in (default if self.class_names is None else self.class_names)]
 
     def _write(self, outputs: ClassifierOutputs | None, details: bool = False) -> None:
         """Write pending values, with the scores of the outputs; with ``details`` latents and pictures, too."""
@@ -281,20 +262,14 @@ class CalibrationBoard(keras.callbacks.Callback):
                 "smaller learning rate may help"
             )
 
-    def _write_hyperparameters(self, hyperparameters: Mapping[str, Any]) -> None:
-        texts = {}
+    def _write_sample_count(self) -> None:
         if self.validation is not None:
             used, given = len(self.validation.rows), self.validation.given
             few = f"{used} of {given} samples, drawn with seed {self.seed}"
-            texts = {"validation_samples": f"all {given} samples" if used == given else few}
-        self._file.write(0, texts, messages=[api.hparams_pb({**hyperparameters, **self.hparams})])
+            self._file.write(0, {"validation_samples": f"all {given} samples" if used == given else few})
 
     def _end(self, outputs: ClassifierOutputs | None) -> None:
-        """Write the projector's files and the diagram with its band, and close the event file."""
-        if outputs is not None:
-            if outputs.latent is not None and not outputs.not_finite:
-                self._file.write_embedding(outputs)
-            if self.pictures:
-                self._file.write(self._step, band_picture(outputs))
-        self._file.write(0, {}, messages=[summary.session_end_pb(api_pb2.STATUS_SUCCESS)])
+        """Write the diagram with its band, and close the event file."""
+        if outputs is not None and self.pictures:
+            self._file.write(self._step, band_picture(outputs))
         self.close()

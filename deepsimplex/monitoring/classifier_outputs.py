@@ -40,8 +40,6 @@ class ClassifierOutputs:
         Scores of the classes in the latent space.
     readout : keras.layers.Layer, optional
         Readout that made the probabilities from ``latent``.
-    features, outside_features : ndarray, shapes [N, d] and [M, d], optional
-        Features of the backbone, for a density, if samples from outside are given.
     """
 
     labels: NDArray[np.int64]
@@ -52,14 +50,11 @@ class ClassifierOutputs:
     latent: dict[str, NDArray[Any]] | None = None
     scores: NDArray[Any] | None = None
     readout: Any = None
-    features: NDArray[Any] | None = None
-    outside_features: NDArray[Any] | None = None
 
     @cached_property
     def not_finite(self) -> int:
         """Number of samples with NaN or infinity in their outputs."""
         parts = [self.probabilities, *(() if self.latent is None else self.latent.values())]
-        parts += [] if self.features is None else [self.features]
         finite = np.ones(len(self.labels), dtype=bool)
         for part in parts:
             finite &= np.isfinite(part).reshape(len(part), -1).all(axis=1)
@@ -106,16 +101,15 @@ class KerasOutputs:
         def outputs(batch: Any) -> dict[str, Any]:
             if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
-            features = model.backbone(batch, training=False)
-            latent = model.predictive_latent(model.latent_of_features(features), calibrated=False)
-            single = {name: tf.cast(part, tf.float32) for name, part in (latent | {"features": features}).items()}
-            return {**single, "probabilities": model.readout(latent)}
+            latent = model.predictive_latent(model.latent(batch), calibrated=False)
+            single = {name: tf.cast(part, tf.float32) for name, part in latent.items()}
+            return {**single, "probabilities": model.unweighted_readout(latent)}
 
         batches = keras.tree.map_structure(lambda leaf: tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype), samples)
         self._outputs = outputs if model.run_eagerly else tf.function(outputs, input_signature=[batches])
 
     def __call__(self, x: Any) -> dict[str, NDArray[Any]]:
-        """Return arrays: "probabilities" [N, n] and, for a SimplexClassifier, "loc", "scale" and "features" [N, d]."""
+        """Return arrays: "probabilities" [N, n] and, for a SimplexClassifier, "loc" and "scale"."""
         slices = row_slices(len(keras.tree.flatten(x)[0]), self.batch_size)
         with _same_random_state(self.model):
             parts = [self._outputs(take(x, rows)) for rows in slices]

@@ -1,25 +1,16 @@
-"""TensorBoard event files, and the files of its embedding projector."""
+"""TensorBoard event files."""
 
-import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
-from skimage.util import montage
-from tensorboard.plugins import projector
 
-from deepsimplex._utils.atomic_files import DiskFullError, check_writable, disk_full_at, replacing
+from deepsimplex._utils.atomic_files import DiskFullError, check_writable, disk_full_at
 from deepsimplex._utils.messages import warn_caller
-from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
-
-EMBEDDING = "latent"
-LARGEST_SPRITE = 8192  # pixels on either side, TensorBoard's limit
-THUMBNAIL = 64
 
 
 class EventFile:
@@ -50,11 +41,10 @@ class EventFile:
         self._writer: Any = None
         self._full = False
 
-    def write(self, step: int, values: Mapping[str, Any], messages: Sequence[Any] = ()) -> None:
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
         """Write values by tag, and flush, so that the file can be read even if the process is killed.
 
         Text is Markdown, an array [H, W, 3] of uint8 an image, any other array a histogram, and a number a scalar.
-        ``messages`` are summaries as TensorBoard's plugins make them.
         """
         if self._full:
             return
@@ -65,8 +55,6 @@ class EventFile:
             with self._writer.as_default(step=step), tf.summary.record_if(True), self._flushed():
                 for tag, value in values.items():
                     _write_summary(tag, value)
-                for message in messages:
-                    tf.summary.experimental.write_raw_pb(message.SerializeToString())
 
     def close(self) -> None:
         """Close the file, if one is open; later values go to another."""
@@ -74,31 +62,6 @@ class EventFile:
         if writer is not None:
             with self._until_full():
                 writer.close()
-
-    def write_embedding(self, outputs: ClassifierOutputs) -> None:
-        """Write the files of the projector beside the event file: latent means, a table of predictions, and images.
-
-        The projector finds them by ``projector_config.pbtxt``, written last, so that it refers to complete files only.
-        """
-        if self._full:
-            return
-        with self._until_full():
-            config = projector.ProjectorConfig()
-            embedding = config.embeddings.add()
-            embedding.tensor_name, embedding.tensor_path = EMBEDDING, f"{EMBEDDING}.tsv"
-            embedding.metadata_path = f"{EMBEDDING}_samples.tsv"
-            assert outputs.latent is not None
-            with replacing(self.folder / embedding.tensor_path) as fresh:
-                np.savetxt(fresh, outputs.latent["loc"], fmt="%.6g", delimiter="\t")
-            with replacing(self.folder / embedding.metadata_path) as fresh:
-                fresh.write_text(_table(outputs), encoding="utf-8")
-            if outputs.images is not None:
-                pixels, size = sprite(outputs.images)
-                embedding.sprite.image_path = f"{EMBEDDING}_sprite.png"
-                embedding.sprite.single_image_dim.extend(size)
-                with replacing(self.folder / embedding.sprite.image_path) as fresh:
-                    fresh.write_bytes(tf.io.encode_png(pixels).numpy())
-            projector.visualize_embeddings(str(self.folder), config)
 
     @contextmanager
     def _flushed(self) -> Iterator[None]:
@@ -137,23 +100,3 @@ def _write_summary(tag: str, value: Any) -> None:
         tf.summary.image(tag, value[np.newaxis])
     else:
         tf.summary.histogram(tag, value)
-
-
-def _table(outputs: ClassifierOutputs) -> str:
-    """Return labels and predictions separated by tabs; the projector shows the last column first."""
-    names, assigned = outputs.class_names, outputs.probabilities.argmax(axis=1)
-    rows = zip(outputs.labels, assigned, outputs.probabilities.max(axis=1), strict=True)
-    lines = [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
-    return "\n".join(["confidence\tcorrect\tassigned\tlabel", *lines]) + "\n"
-
-
-def sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """Join images [N, H, W] or [N, H, W, 3], scaled down, to a square; return it and the (width, height) of each."""
-    side = math.ceil(math.sqrt(len(images)))
-    colors = np.repeat(images[..., None], 3, axis=-1) if images.ndim == 3 else images
-    shrink = min(1.0, min(THUMBNAIL, LARGEST_SPRITE // side) / max(colors.shape[1:3]))
-    height, width = (max(1, round(shrink * edge)) for edge in colors.shape[1:3])
-    if shrink < 1.0:
-        colors = tf.image.resize(colors, (height, width), method="area").numpy()
-    square = montage(colors, fill=(1.0, 1.0, 1.0), channel_axis=3)
-    return np.round(255 * np.clip(square, 0, 1)).astype(np.uint8), (width, height)

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.calibration import NeighborDistance
-from deepsimplex.calibration.feature_density import VARIANCE_SHARE
-from deepsimplex.evaluation import calibration_error_by_class, out_of_distribution_auroc, report
+from deepsimplex.evaluation import calibration_error_by_class, report
 from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 
 SCORES = (*(score for scores in SCORE_GROUPS.values() for score in scores), "out_of_distribution_auroc")
 _CALIBRATION = (*SCORE_GROUPS["Calibration"], "brier_reliability")
-BY_DENSITY = "score/out_of_distribution_auroc_by_density"
 CLASS_CURVES = 20  # largest number of classes with a curve each
 DPI = 80
 POINTS = 1000  # of a scatter plot: more would overlap
@@ -37,10 +34,10 @@ def tag_of(score: str) -> str:
 
 
 def summary_values(outputs: ClassifierOutputs, bins: int) -> dict[str, Any]:
-    """Return every score of ``evaluation.report``, and histograms of confidences and familiarities.
+    """Return every score of ``evaluation.report``, and the histogram of confidences.
 
     Also the calibration error of each of up to twenty classes. If any output is not finite, all scores are NaN, and
-    there are no histograms.
+    there is no histogram.
     """
     n = outputs.probabilities.shape[1]
     class_tags = {f"calibration_of_class/{k}_{name}": k for k, name in enumerate(outputs.class_names)}
@@ -48,26 +45,14 @@ def summary_values(outputs: ClassifierOutputs, bins: int) -> dict[str, Any]:
         class_tags = {}
     if outputs.not_finite:
         scores = [name for name in SCORES if name != "out_of_distribution_auroc" or outputs.outside is not None]
-        by_density = [] if outputs.features is None else [BY_DENSITY]
-        return dict.fromkeys([*map(tag_of, scores), *class_tags, *by_density], math.nan)
+        return dict.fromkeys([*map(tag_of, scores), *class_tags], math.nan)
     scored = report(outputs.labels, outputs.probabilities, bins, outside=outputs.outside).as_dict()
     by_class = calibration_error_by_class(outputs.labels, outputs.probabilities, bins)
     return (
         {tag_of(name): scored[name] for name in SCORES if name in scored}
         | {tag: float(by_class[k]) for tag, k in class_tags.items()}
         | {"confidence": outputs.probabilities.max(axis=1)}
-        | _familiarities(outputs)
     )
-
-
-def _familiarities(outputs: ClassifierOutputs) -> dict[str, Any]:
-    """Return familiarities of samples from outside and of every other sample, by a density fitted to the rest."""
-    if outputs.features is None or outputs.outside_features is None:
-        return {}
-    density = NeighborDistance().fit(outputs.features[::2], outputs.labels[::2], VARIANCE_SHARE)
-    known, unknown = map(density.familiarity, (outputs.features[1::2], outputs.outside_features))
-    auroc = float(out_of_distribution_auroc(1.0 - known, 1.0 - unknown))
-    return {"familiarity/validation": known, "familiarity/outside": unknown, BY_DENSITY: auroc}
 
 
 def latents(outputs: ClassifierOutputs) -> dict[str, NDArray[Any]]:

@@ -9,8 +9,8 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_choice, check_labels_and_probabilities, check_names
-from deepsimplex.plots.style import check_axes, figure_of, literal, new_axes
+from deepsimplex._utils.validation import check_choice, check_class_names, check_labels_and_probabilities
+from deepsimplex.plots.style import check_axes, check_only, figure_of, literal, names_of_columns, new_axes
 
 NORMALIZE = {None: "samples", "true": "share of the true class", "pred": "share of the assigned class", "all": "share"}
 
@@ -22,22 +22,29 @@ def confusion_matrix(
     class_names: Sequence[str] | None = None,
     normalize: Literal["true", "pred", "all"] | None = None,
     ax: Axes | None = None,
+    only: Sequence[Any] | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Draw a confusion matrix: true classes down, assigned ones across ([CASIMAC] Table 5).
 
     Parameters
     ----------
     y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned, the lowest among equals.
     class_names : sequence of str, length n, optional
-        Names of the classes; their numbers by default.
+        Names of the classes in the figure; by default ``classes``, or their numbers.
     normalize : {"true", "pred", "all"}, optional
         Divide by the samples of the true class (rows), of the assigned class (columns) or by all samples, as in
         ``sklearn.metrics.confusion_matrix``; a class without samples has shares of 0. Default None: counts.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on. Default None: those of a new figure, larger for more classes.
+    only : sequence, optional
+        Classes to draw, named as in ``y``, in this order: low before medium before high. Samples of, or assigned to,
+        others are left out. Default: all, in the order of the columns.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -53,12 +60,13 @@ def confusion_matrix(
     """
     from sklearn import metrics
 
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    assigned, n = probabilities.argmax(axis=1), probabilities.shape[1]
-    names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    assigned, known = probabilities.argmax(axis=1), check_class_names(classes, probabilities.shape[1])
+    chosen = check_only(known if only is None else only, known, "different classes of y, at least one")
+    names, n = np.array(names_of_columns(class_names, classes, len(known)), object)[chosen], len(chosen)
     if normalize is not None:
         check_choice(normalize, "normalize", [key for key in NORMALIZE if key], "None or one of")
-    matrix = metrics.confusion_matrix(labels, assigned, labels=range(n), normalize=normalize).astype(np.float64)
+    matrix = metrics.confusion_matrix(labels, assigned, labels=chosen, normalize=normalize).astype(np.float64)
     if ax is None:
         side = float(np.clip(1.4 + 0.42 * n, 3.2, 12.0))
         ax = new_axes(side + 0.5, side)

@@ -1,6 +1,6 @@
 """Decision regions of a classifier over two features, principal components or one feature."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -37,8 +37,6 @@ def decision_regions(
     feature_names: Sequence[str] | None = None,
     levels: ArrayLike | None = None,
     colors: Literal["likeliest", "mixed"] = "likeliest",
-    variance: Callable[[NDArray], ArrayLike] | Literal[True] | None = None,
-    variance_levels: ArrayLike | None = None,
     scale_features: bool = True,
     resolution: int = 160,
     legend: bool = True,
@@ -77,11 +75,6 @@ def decision_regions(
         Colors of regions: that of the most probable class, deeper for higher probabilities (default), or the mean of
         all classes' colors weighted by their probabilities ([CASIMAC] Fig. 5), which shows between which classes a
         point lies.
-    variance : callable or True, optional
-        Draw dashed contours of a variance (with one feature a dashed curve): a function [M, ...] -> [M] of features, or
-        True for the latent variance of ``classifier.predict_latent(X)``, the mean over its dimensions. Default None.
-    variance_levels : array_like, optional
-        Default: a few round numbers.
     scale_features : bool
         Whether principal components are those of features scaled to standard deviation one, so that units do not
         matter. Default True.
@@ -100,14 +93,15 @@ def decision_regions(
     Raises
     ------
     TypeError
-        For a classifier without predict_proba, features that are no numbers, or an invalid ``variance``.
+        For a classifier without predict_proba, or features that are no numbers.
     ValueError
         For NaN, labels that are not among the classifier's classes, and shapes that do not fit.
 
     Notes
     -----
-    [GPLVQ Figures 5.2 to 5.4] are such pictures: p = 0.5 and other levels, a variance of 0.05, and prototypes.
-    [CASIMAC] Fig. 5 is ``colors="mixed", levels=[]``. Colors are lightened so that samples stand out.
+    [GPLVQ Figures 5.2 to 5.4] are such pictures: p = 0.5 and other levels, and prototypes; contours of a variance are
+    added to ``figure.axes[0]``. [CASIMAC] Fig. 5 is ``colors="mixed", levels=[]``. Colors are lightened so that samples
+    stand out.
 
     Examples
     --------
@@ -136,12 +130,8 @@ def decision_regions(
     stars, star_labels = _prototypes(classifier, prototypes, prototype_labels, d, classes)
     if levels is None:
         levels = [] if d == 1 else [0.1, 0.25, 0.75, 0.9] if n == 2 else [0.75, 0.9]
-    levels = _check_levels(levels, "levels", 1.0)
+    levels = _check_levels(levels)
     check_choice(colors, "colors", ("likeliest", "mixed"))
-    if variance_levels is not None:
-        if variance is None:
-            raise ValueError("variance_levels were given without variance: True, or a callable X -> [N]")
-        variance_levels = _check_levels(variance_levels, "variance_levels", np.inf)
 
     plane: Any = FunctionTransformer()
     if d > 2:
@@ -166,9 +156,7 @@ def decision_regions(
         prototype_labels=star_labels,
         grid=grid,
         p=_probabilities(classifier, points, features).reshape(*shape, n),
-        variance=None if variance is None else _variances(classifier, points, features, variance).reshape(shape),
         levels=levels,
-        variance_levels=variance_levels,
         mixed=colors == "mixed",
     )
     ax = new_axes(6.4, 4.4) if ax is None else check_axes(ax)
@@ -177,44 +165,16 @@ def decision_regions(
     return figure_of(ax)
 
 
-def _in_blocks(function: Callable[[NDArray], ArrayLike], rows: NDArray, like: NDArray) -> NDArray:
-    """Apply a function to blocks of rows [M, d], each with the shape and dtype of the features that ``like`` holds."""
+def _probabilities(classifier: Any, rows: NDArray, like: NDArray) -> NDArray[np.float64]:
+    """Return class probabilities [M, n] of rows [M, d], in blocks with the shape and dtype of ``like``."""
+    name = f"what {type(classifier).__name__}.predict_proba gives"
     size = int(min(BLOCK_ROWS, max(64, BLOCK_VALUES // rows.shape[1])))
     blocks = (rows[block].reshape(-1, *like.shape[1:]).astype(like.dtype) for block in row_slices(len(rows), size))
-    return np.concatenate([np.atleast_1d(np.asarray(function(block))) for block in blocks])
-
-
-def _probabilities(classifier: Any, rows: NDArray, like: NDArray) -> NDArray[np.float64]:
-    """Return class probabilities [M, n] of rows [M, d]."""
-    name = f"what {type(classifier).__name__}.predict_proba gives"
-    p = check_probabilities(_in_blocks(classifier.predict_proba, rows, like), name)
+    p = np.concatenate([np.atleast_1d(np.asarray(classifier.predict_proba(block))) for block in blocks])
+    p = check_probabilities(p, name)
     if len(p) != len(rows):
         raise ValueError(f"{name} must be one row for each of its {len(rows)} samples; found {len(p)}")
     return p.astype(np.float64)
-
-
-def _variances(classifier: Any, rows: NDArray, like: NDArray, variance: Any) -> NDArray[np.float64]:
-    """Return variances [M] at rows [M, d]: those of a function, or with True those of ``predict_latent``."""
-
-    def latent_variance(block: NDArray) -> NDArray:
-        scale = np.asarray(classifier.predict_latent(block).scale)
-        return np.sum(np.square(scale), axis=tuple(range(1, scale.ndim))) / scale.shape[1]
-
-    if variance is True:
-        if not callable(getattr(classifier, "predict_latent", None)):
-            raise TypeError(
-                f"variance=True needs predict_latent(X); {type(classifier).__name__} has none. Give a callable"
-            )
-        variance = latent_variance
-    elif not callable(variance):
-        raise TypeError(f"variance must be True or a callable X -> [N]; found {variance!r}")
-    values = _in_blocks(variance, rows, like)
-    if values.shape not in ((len(rows),), (len(rows), 1)):
-        raise ValueError(f"variance must give one number for each of {len(rows)} rows; found shape {values.shape}")
-    values = check_array(values.reshape(-1), "what variance gives")
-    if values.min() < 0:
-        raise ValueError(f"what variance gives must not be negative; found {values.min():.6g}")
-    return values
 
 
 def _classes(classifier: Any, n: int, class_names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
@@ -255,12 +215,11 @@ def _prototypes(
     return points, check_labels(prototype_labels, classes=classes, **options)[0]
 
 
-def _check_levels(levels: ArrayLike, name: str, high: float) -> NDArray[np.floating]:
-    """Return levels of contours in rising order, all of them above 0 and below ``high``, or raise ValueError."""
-    array = np.unique(check_array(levels, name, dtype="floating"))
-    if np.ndim(levels) != 1 or np.any((array <= 0) | (array >= high)):
-        bounds = f"between 0 and {high:g}" if high < np.inf else "above 0"
-        raise ValueError(f"{name} must be a list of numbers {bounds}; found {levels!r}")
+def _check_levels(levels: ArrayLike) -> NDArray[np.floating]:
+    """Return levels of contours in rising order, all of them between 0 and 1, or raise ValueError."""
+    array = np.unique(check_array(levels, "levels", dtype="floating"))
+    if np.ndim(levels) != 1 or np.any((array <= 0) | (array >= 1)):
+        raise ValueError(f"levels must be a list of numbers between 0 and 1; found {levels!r}")
     return array
 
 

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import (
     check_array,
-    check_labels,
-    check_names,
+    check_labels_beside,
     check_probabilities,
     check_whole,
     unmasked,
@@ -21,7 +20,7 @@ from deepsimplex.evaluation import uncertainty
 from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
-from deepsimplex.plots.style import BLACK, BLUE, GRAY, VERMILLION, literal
+from deepsimplex.plots.style import BLACK, BLUE, GRAY, VERMILLION, literal, names_of_columns
 
 
 def check_images(images: ArrayLike, samples: int) -> NDArray:
@@ -51,6 +50,7 @@ def predictions(
     *,
     intervals: tuple[ArrayLike, ArrayLike] | None = None,
     familiarity: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Draw a grid of images, each with bars of its most probable classes.
 
@@ -61,10 +61,10 @@ def predictions(
     p : array_like, shape [N, n]
         Class probabilities.
     y : array_like, shape [N] or [N, 1], optional
-        Class numbers 0..n-1. The true class is written above each image, its bar is blue, and the bar of a wrong
-        assignment is vermillion. Default None: all bars are gray.
+        True classes: numbers 0..n-1, or names that ``classes`` holds. The true class is written above each image, its
+        bar is blue, and the bar of a wrong assignment is vermillion. Default None: all bars are gray.
     class_names : sequence of str, length n, optional
-        Names of the classes; their numbers by default.
+        Names of the classes in the figure; by default ``classes``, or their numbers.
     columns : int
         Images per row of the grid, 4 by default.
     top : int
@@ -73,6 +73,8 @@ def predictions(
         Ends of an interval of each class probability, such as ``readout.class_intervals`` computes: drawn as whiskers.
     familiarity : array_like, shape [N], optional
         As ``model.familiarity`` returns it: written above the images.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -86,9 +88,9 @@ def predictions(
     """
     probabilities = check_probabilities(p)
     samples, n = probabilities.shape
-    labels = None if y is None else check_labels(y, n, rows=samples, of="p")[0]
+    labels = None if y is None else check_labels_beside(y, "p", probabilities.shape, classes)
     pixels = check_images(images, samples)
-    names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
+    names = names_of_columns(class_names, classes, n)
     columns, shown = min(check_whole(columns, "columns", 1), samples), min(check_whole(top, "top", 1), n)
     ends = None if intervals is None else _check_intervals(intervals, probabilities.shape)
     known = None if familiarity is None else _check_familiarity(familiarity, samples)
@@ -171,6 +173,7 @@ def uncertain_images(
     class_names: Sequence[str] | None = None,
     columns: int = 4,
     top: int = 3,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Draw the ``k`` most uncertain images, the most uncertain first, with bars of their most probable classes.
 
@@ -181,7 +184,7 @@ def uncertain_images(
     p : array_like, shape [N, n]
         Class probabilities.
     y : array_like, shape [N] or [N, 1], optional
-        Class numbers 0..n-1, written above the images as in ``predictions``, and for ``by="likelihood"``.
+        True classes, as in ``predictions``, written above the images, and for ``by="likelihood"``.
     latent : LatentGaussian or dict, optional
         Latent Gaussian that p was read out of: intervals of the probabilities are drawn as whiskers.
     scores : array_like, shape [n, L], optional
@@ -200,6 +203,8 @@ def uncertain_images(
         true class has the least probability come first, with "familiarity" the least familiar ones.
     class_names, columns, top
         As in ``predictions``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -221,7 +226,7 @@ def uncertain_images(
     probabilities = check_probabilities(p)
     known = None if familiarity is None else _check_familiarity(familiarity, len(probabilities))
     if by != "familiarity":
-        ranked = uncertainty(probabilities, by, y)
+        ranked = uncertainty(probabilities, by, y, classes=classes)
     elif known is not None:
         ranked = -known.astype(float)
     else:
@@ -234,8 +239,8 @@ def uncertain_images(
     return predictions(
         pixels[order],
         probabilities[order],
-        None if y is None else np.asarray(y).reshape(-1)[order],
-        class_names,
+        None if y is None else check_labels_beside(y, "p", probabilities.shape, classes)[order],
+        names_of_columns(class_names, classes, probabilities.shape[1]),
         columns=columns,
         top=top,
         intervals=probability_intervals(probabilities, latent, scores, readout, level, order),

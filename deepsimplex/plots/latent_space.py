@@ -10,18 +10,19 @@ from matplotlib.collections import EllipseCollection, LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_array, check_labels, check_names
+from deepsimplex._utils.validation import check_array, check_class_names, check_labels_beside
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.simplex import KEY, draw_samples
 from deepsimplex.plots.style import (
     BLACK,
     check_axes,
-    check_classes,
+    check_only,
     class_style,
     figure_of,
     literal,
     mark,
+    names_of_columns,
     new_axes,
     side_legend,
 )
@@ -33,11 +34,12 @@ def latent_space(
     latent: LatentGaussian | ArrayLike,
     y: ArrayLike | None = None,
     *,
-    classes: Sequence[int] | None = None,
+    only: Sequence[Any] | None = None,
     scores: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
     level: float | None = None,
     ax: Axes | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Scatter latents in a plane, with the direction in which the score of each class grows.
 
@@ -46,9 +48,9 @@ def latent_space(
     latent : LatentGaussian or array_like, shape [N, L]
         Latents of samples, as ``predict_latent`` or a target returns them.
     y : array_like, shape [N] or [N, 1], optional
-        True classes 0..n-1: the inner color of a marker, whose ring is the assigned class. Default None: colors are
-        those of the assigned classes.
-    classes : three of 0..n-1, optional
+        True classes, numbers 0..n-1 or names that ``classes`` holds: the inner color of a marker, whose ring is the
+        assigned class. Default None: colors are those of the assigned classes.
+    only : sequence of three classes, optional
         Draw the plane spanned by the scores of these three classes, with the borders between them, and only their
         samples: those labeled so by ``y``, or assigned to them. Default None: the plane of the first two principal
         components of all samples, without borders, which are no lines there.
@@ -56,12 +58,14 @@ def latent_space(
         Scores of the classes, such as ``target.scores(n)``. Default: the vertices of the simplex, n = L + 1. A sample
         is assigned to the class of the largest score at its mean.
     class_names : sequence of str, length n, optional
-        Names of the classes; their numbers by default.
+        Names of the classes in the figure; by default ``classes``, or their numbers.
     level : float, optional
         For every sample draw the ellipse that holds this share of its Gaussian in the plane; for few samples. Default
         None: means only.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on. Default None: those of a new figure.
+    classes : sequence of length n, optional
+        The name of each class: ``model.classes_``.
 
     Returns
     -------
@@ -72,13 +76,14 @@ def latent_space(
     Raises
     ------
     TypeError, ValueError
-        For arguments that do not fit the above, a ``level`` without a Gaussian, and three ``classes`` without samples.
+        For arguments that do not fit the above, a ``level`` without a Gaussian, and three classes ``only`` without
+        samples.
 
     Examples
     --------
     >>> from deepsimplex.targets import Vertices
     >>> latents = Vertices().fit_transform(np.zeros((4, 2)), [0, 1, 2, 2])
-    >>> figure = latent_space(latents, [0, 1, 2, 1], classes=(0, 1, 2), class_names=["cat", "dog", "fox"])
+    >>> figure = latent_space(latents, [0, 1, 2, 1], only=(0, 1, 2), class_names=["cat", "dog", "fox"])
     >>> [len(drawn.get_offsets()) for drawn in figure.axes[0].collections if drawn.get_label() == "wrong"]
     [1]
     """
@@ -91,39 +96,42 @@ def latent_space(
     if table.ndim != 2 or table.shape[1] != dims or len(table) < 2:
         raise ValueError(f"scores must have shape [n, {dims}], as the latents; found {table.shape}")
     n = len(table)
-    true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
-    names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
-    if classes is not None:
-        classes = check_classes(classes, n, f"three different ones of 0..{n - 1}", three=True)
+    true = None if y is None else check_labels_beside(y, "latent", (len(loc), n), classes)
+    names = names_of_columns(class_names, classes, n, "classes")
+    plane = (
+        None
+        if only is None
+        else check_only(only, check_class_names(classes, n), "three different classes of y", three=True)
+    )
     if level is not None and (gaussian is None or not isinstance(level, Real) or not 0 < level < 1):
         raise ValueError(f"level must lie in (0, 1) with a LatentGaussian; found {level!r}, {type(latent).__name__}")
     chosen = (loc @ table.T).argmax(axis=1)
     inner = chosen if true is None else true
-    shown = np.arange(len(loc)) if classes is None else np.flatnonzero(np.isin(inner, classes))
+    shown = np.arange(len(loc)) if plane is None else np.flatnonzero(np.isin(inner, plane))
     if not len(shown):
-        raise ValueError(f"classes {tuple(classes or ())} have no samples: nothing would be drawn")
+        raise ValueError(f"only: the classes {only} have no samples: nothing would be drawn")
     ax = new_axes(5.4, 4.4) if ax is None else check_axes(ax)
     if dims == 1:
         _draw_line(ax, loc[:, 0], inner, chosen, names, table)
     else:
-        basis, origin, axis_names = _basis(loc, table, classes)
+        basis, origin, axis_names = _basis(loc, table, plane)
         places = (loc[shown] - origin) @ basis.T
         reach = float(np.quantile(np.linalg.norm(places, axis=1), 0.98)) or 1.0
         if level is not None and gaussian is not None:
             edges = [class_style(n)[k][0] for k in inner[shown]]
             _draw_ellipses(ax, places, _covariances(gaussian, basis)[shown], level, edges)
         draw_samples(ax, places, inner[shown], chosen[shown], n)
-        if classes is not None:
-            _draw_borders(ax, table[classes] @ basis.T, 3 * reach)
-        ends = _draw_directions(ax, table @ basis.T, -origin @ basis.T, classes or range(n), reach)
+        if plane is not None:
+            _draw_borders(ax, table[plane] @ basis.T, 3 * reach)
+        ends = _draw_directions(ax, table @ basis.T, -origin @ basis.T, plane or range(n), reach)
         inside = np.concatenate([places, ends])
         room = 0.06 * np.ptp(inside, axis=0).max()
         (left, bottom), (right, top) = inside.min(axis=0) - room, inside.max(axis=0) + room
         ax.set(xlabel=axis_names[0], ylabel=axis_names[1], aspect="equal", xlim=(left, right), ylim=(bottom, top))
-        if classes is not None:
+        if plane is not None:
             ax.set(xticks=(), yticks=())
     style = class_style(n)
-    handles = [mark(style[k][1], style[k][0], literal(names[k])) for k in classes or range(n)]
+    handles = [mark(style[k][1], style[k][0], literal(names[k])) for k in plane or range(n)]
     side_legend(ax, handles, title=None if true is None else KEY, title_fontsize=7.5, alignment="left")
     return figure_of(ax)
 

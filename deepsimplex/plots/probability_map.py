@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, withStroke
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.ndimage import binary_erosion
 
@@ -52,9 +51,8 @@ class ProbabilityMap:
         Coordinates along each axis.
     p : ndarray, shape [R, R, n] or [R, n]
         Class probabilities on the grid, the second axis first.
-    variance : ndarray, shape [R, R] or [R], optional
-    levels, variance_levels : ndarray
-        Levels of contours; None for a few round variances.
+    levels : ndarray
+        Levels of contours.
     mixed : bool
         Whether a region's color is the mean of the classes', else that of the most probable class.
     """
@@ -67,9 +65,7 @@ class ProbabilityMap:
     prototype_labels: NDArray[np.int64] | None
     grid: list[Array]
     p: Array
-    variance: Array | None
     levels: NDArray[np.floating]
-    variance_levels: NDArray[np.floating] | None
     mixed: bool
 
     def draw(self, ax: Any, legend: bool) -> None:
@@ -95,12 +91,6 @@ class ProbabilityMap:
         ax.imshow(self._background, extent=extent, **style)
         shown = self.p[..., 1] if len(self.names) == 2 else self.p.max(axis=-1)
         self._contour(ax, shown, self.levels, "probability", "%.3g", colors=DARK, linewidths=0.7, zorder=2)
-        if self.variance is not None:
-            levels: Any = self.variance_levels
-            if levels is None:
-                levels = MaxNLocator(4).tick_values(self.variance.min(), self.variance.max())
-            dashed: dict[str, Any] = {"colors": BLACK, "linewidths": 1.2, "linestyles": "dashed", "zorder": 2}
-            self._contour(ax, self.variance, levels, "variance", "σ² = %.3g", **dashed)
         for margin in self._margins():  # 0.5 + margin / 2 is p itself for two classes
             self._contour(ax, 0.5 + margin / 2, [0.5], "border", colors=BLACK, linewidths=1.6, zorder=3)
         self._draw_samples(ax, self.samples, self.prototypes, float(np.clip(4000 / len(self.samples), 8, 26)))
@@ -148,13 +138,6 @@ class ProbabilityMap:
         )
         self._draw_samples(ax, rug, prototypes, 16.0)
         ax.set(xlim=(x[0], x[-1]), ylim=(FLOOR, 1.03), yticks=np.linspace(0, 1, 6))
-        if self.variance is not None:
-            other = ax.twinx()
-            other.plot(x, self.variance, color=BLACK, linewidth=1.2, linestyle="dashed", label="variance")
-            top = float(self.variance.max()) or 1.0
-            levels = self.variance_levels
-            other.set(ylim=(FLOOR * top, 1.03 * top), ylabel="variance")
-            other.set_yticks(MaxNLocator(4).tick_values(0, top)[:-1] if levels is None else levels)
 
     def _crossings(self) -> list[float]:
         """Return where the most probable class changes along the line."""
@@ -198,7 +181,4 @@ class ProbabilityMap:
         if "probability" in drawn:
             label = "level of p" if line else f"p({self.names[1]})" if n == 2 else "largest p"
             handles.append(Line2D([], [], color=DARK, linewidth=0.7, label=label))
-        has_axis = line and self.variance is not None  # a second axis, on the right
-        if "variance" in drawn or has_axis:
-            handles.append(Line2D([], [], color=BLACK, linewidth=1.2, linestyle="dashed", label="variance σ²"))
-        side_legend(ax, handles, 1.17 if has_axis else 1.01)
+        side_legend(ax, handles)

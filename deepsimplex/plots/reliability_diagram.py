@@ -9,11 +9,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_names
+from deepsimplex._utils.validation import check_class_names, check_labels_and_probabilities
 from deepsimplex.evaluation import ReliabilityBand, ReliabilityCurve, reliability_band, reliability_curve
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
-from deepsimplex.plots.style import BLACK, BLUE, GRAY, ORANGE, check_axes, check_classes, figure_of, literal, new_axes
+from deepsimplex.plots.style import (
+    BLACK,
+    BLUE,
+    GRAY,
+    ORANGE,
+    check_axes,
+    check_only,
+    figure_of,
+    literal,
+    names_of_columns,
+    new_axes,
+)
 
 GRID = 201  # confidences at which the band is drawn, besides those of its bins
 
@@ -35,13 +46,14 @@ def reliability(
     scores: ArrayLike | None = None,
     readout: str | dict[str, Any] | keras.layers.Layer | None = None,
     level: float = 0.95,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Draw a reliability diagram over a histogram of the confidences, with the calibration error in the legend.
 
     Parameters
     ----------
     y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities. The conventions are those of ``evaluation.reliability_curve``: the top label for more than
         two classes, class 1 for two.
@@ -63,6 +75,8 @@ def reliability(
         readout of your own has a band if it defines ``class_probabilities``.
     level : float
         Level of the band, 0.95 by default.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -91,8 +105,8 @@ def reliability(
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['mean classifier', '95% band', 'perfectly calibrated']
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    curve = reliability_curve(labels, probabilities, bins, class_index=class_index)
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    curve = reliability_curve(y, p, bins, class_index=class_index, classes=classes)
     ends = probability_intervals(probabilities, latent, scores, readout, level)
     band = None if ends is None else reliability_band(labels, probabilities, *ends, bins, class_index=class_index)
     top_label = curve.event == "top label"
@@ -143,7 +157,8 @@ def classwise_reliability(
     bins: int = 15,
     *,
     class_names: Sequence[str] | None = None,
-    classes: Sequence[int] | None = None,
+    only: Sequence[Any] | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Draw the reliability of each class against the rest: a small panel per class, with its calibration error.
 
@@ -153,15 +168,17 @@ def classwise_reliability(
     Parameters
     ----------
     y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int
         Number of bins of equal width, 15 by default.
     class_names : sequence of str, length n, optional
-        Names of the classes; their numbers by default.
-    classes : sequence of int, optional
-        Classes to draw, in this order, 50 at most. Default: all.
+        Names of the classes in the figure; by default ``classes``, or their numbers.
+    only : sequence, optional
+        Classes to draw, named as in ``y``, in this order, 50 at most. Default: all.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -181,15 +198,14 @@ def classwise_reliability(
     >>> [ax.get_title() for ax in figure.axes]
     ['a\\nECE 0.200, 1 sample', 'b\\nECE 0.150, 0 samples', 'c\\nECE 0.250, 1 sample']
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
-    names = check_names(class_names, n, "class_names", "columns of p") or [f"class {k}" for k in range(n)]
-    chosen = (
-        list(range(n)) if classes is None else check_classes(classes, n, f"different ones of 0..{n - 1}, at least one")
-    )
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    known = check_class_names(classes, probabilities.shape[1])
+    default = [f"class {k}" for k in known] if classes is None else classes
+    names = names_of_columns(class_names, default, len(known))
+    chosen = check_only(known if only is None else only, known, "different classes of y, at least one")
     if len(chosen) > MOST_PANELS:
         raise ValueError(
-            f"classes must choose at most {MOST_PANELS}, for panels that can be read; found {len(chosen)}. The worst "
+            f"only must choose at most {MOST_PANELS}, for panels that can be read; found {len(chosen)}. The worst "
             "ones are those of the largest evaluation.calibration_error_by_class(y, p)"
         )
     figure = _panels(len(chosen))

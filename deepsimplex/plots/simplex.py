@@ -12,10 +12,13 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_names, check_probabilities
+from deepsimplex._utils.validation import (
+    check_labels_beside,
+    check_probabilities,
+)
 from deepsimplex.evaluation import StandardizedPartition
 from deepsimplex.geometry import vertices
-from deepsimplex.plots.style import BLACK, GRAY, check_axes, class_style, figure_of, literal, new_axes
+from deepsimplex.plots.style import BLACK, GRAY, check_axes, class_style, figure_of, literal, names_of_columns, new_axes
 
 NAMES_AT = (1.36, 1.55, 1.32, 1.25)  # radii of the names of a tetrahedron's corners, clear of one another
 KEY = "inside: true\nring: assigned"
@@ -93,6 +96,7 @@ def simplex(
     class_names: Sequence[str] | None = None,
     lines: bool | Literal["true", "assigned"] = False,
     ax: Axes | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Figure:
     """Scatter class probabilities in the triangle of three classes or the tetrahedron of four ([SPS] Fig. 1-3).
 
@@ -107,17 +111,20 @@ def simplex(
         rest counts evenly for all classes. For the latent space of [CASIMAC] Fig. 7 give
         ``ds.geometry.to_probability_simplex(latent.loc, tau)``.
     y : array_like, shape [N] or [N, 1], optional
-        True classes 0..n-1. With them every corner has its correctness rate, the share of correct ones among the
-        samples assigned to it. Default None: colors are those of the assigned classes.
+        True classes: numbers 0..n-1, or names that ``classes`` holds. With them every corner has its correctness rate,
+        the share of correct ones among the samples assigned to it. Default None: colors are those of the assigned
+        classes.
     assigned : array_like, shape [N] or [N, 1], optional
-        Assigned classes 0..n-1. Default: each row's largest probability, the lowest class among equals.
+        Assigned classes, named as in ``y``. Default: each row's largest probability, the lowest class among equals.
     class_names : sequence of str, length n, optional
-        Names of the classes; their numbers by default.
+        Names of the classes in the figure; by default ``classes``, or their numbers.
     lines : bool or {"true", "assigned"}
         Draw lines from each sample to the corner of its true class, whose mean length defines Ac ([SPS] Fig. 2; also
         with True), or of its assigned class (AS, Fig. 3). Default False.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on, with ``projection="3d"`` for four classes. Default None: those of a new figure.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
 
     Returns
     -------
@@ -139,25 +146,23 @@ def simplex(
     title = ""
     true: NDArray[np.int64] | None
     if isinstance(p, StandardizedPartition):
-        if y is not None or assigned is not None:
-            raise ValueError("y and assigned come with the partition; found one of them beside it")
+        if y is not None or assigned is not None or classes is not None:
+            raise ValueError("y, assigned and classes come with the partition; found one of them beside it")
         title = f"Ac = {p.accuracy:.3f}   AS = {p.ability_to_separate:.3f}"
-        class_names = [str(name) for name in p.classes] if class_names is None else class_names
-        table, true, chosen = p.membership, p.y, p.assigned
+        table, true, chosen, classes = p.membership, p.y, p.assigned, p.classes
     else:
         table = check_probabilities(p).astype(np.float64)
-        rows, columns = table.shape
-        true = None if y is None else check_labels(y, columns, rows=rows, of="p")[0]
+        true = None if y is None else check_labels_beside(y, "p", table.shape, classes)
         chosen = table.argmax(axis=1)
         if assigned is not None:
-            chosen, _ = check_labels(assigned, columns, name="assigned", rows=rows, of="p")
+            chosen = check_labels_beside(assigned, "p", table.shape, classes, "assigned")
     n = table.shape[1]
     if n not in (3, 4):
         raise ValueError(
             f"p must have 3 classes (a triangle) or 4 (a tetrahedron); found {n}. latent_space draws latents of any "
             "number of classes"
         )
-    names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
+    names = names_of_columns(class_names, classes, n)
     if not isinstance(lines, bool | np.bool_ | str) or lines not in (False, True, "true", "assigned"):
         raise ValueError(f"lines must be False, True, 'true' or 'assigned'; found {lines!r}")
     if lines in (True, "true") and true is None:

@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from deepsimplex._utils.validation import check_class_names, check_names
+
 # Okabe and Ito's colors for color-blind readers, of different lightness in gray, and three dark ones: CIEDE2000 of any
 # two stays above 10 where protanopia, deuteranopia and tritanopia are simulated (Machado et al. 2009). Black is left to
 # borders and edges.
@@ -58,13 +60,20 @@ def new_axes(width: float, height: float, **options: Any) -> Any:
     return Figure(figsize=(width, height), dpi=120, layout="constrained").add_subplot(**options)
 
 
-def check_classes(classes: Any, n: int, wanted: str, *, three: bool = False) -> list[int]:
-    """Check a choice of n classes, none twice: at least one, or three; ``wanted`` describes it in the message."""
-    chosen = list(classes) if np.iterable(classes) else []
-    known = all(isinstance(k, Hashable) and k in range(n) for k in chosen)
+def names_of_columns(
+    class_names: Sequence[str] | None, classes: Sequence[Any] | None, n: int, of: str = "columns of p"
+) -> list[str]:
+    """Return the names of n classes for display: ``class_names``; without, ``classes`` as text, or their numbers."""
+    return check_names(class_names, n, "class_names", of) or [str(k) for k in check_class_names(classes, n)]
+
+
+def check_only(only: Any, classes: Sequence[Any], wanted: str, *, three: bool = False) -> list[int]:
+    """Return the numbers of chosen classes, none twice: at least one, or three; ``wanted`` describes the choice."""
+    chosen = list(only) if np.iterable(only) and not isinstance(only, str) else []
+    known = all(isinstance(k, Hashable) and k in classes for k in chosen)
     if not chosen or not known or len(set(chosen)) != len(chosen) or (three and len(chosen) != 3):
-        raise ValueError(f"classes must be {wanted}; found {classes!r}")
-    return [int(k) for k in chosen]
+        raise ValueError(f"only must hold {wanted}; found {only!r}")
+    return [classes.index(k) for k in chosen]
 
 
 def check_axes(ax: Any) -> Any:
@@ -86,7 +95,7 @@ def mark(marker: str, color: str, label: str, size: float = 6.0, **options: Any)
     return Line2D([], [], linestyle="none", marker=marker, color=color, markersize=size, label=label, **options)
 
 
-def side_legend(ax: Axes, handles: Sequence[Any], x: float = 1.01, **options: Any) -> None:
+def side_legend(ax: Axes, handles: Sequence[Any], **options: Any) -> None:
     """Draw a legend to the right of axes, in columns of at most 18 entries."""
-    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (x, 1.0), "borderaxespad": 0.0, "frameon": False}
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0, "frameon": False}
     ax.legend(handles=handles, fontsize=8, ncols=-(-len(handles) // 18), **place, **options)

@@ -134,7 +134,7 @@ def fit_gmlvq(
     d = X.shape[1]
     m = d if rank is None else check_whole(rank, "rank, unless it is None,", 1)
     if m > d:
-        raise ValueError(f"rank must be at most the number of features, {d}; found {rank}")
+        raise ValueError(f"rank must be at most n_features = {d}, the number of features; found {rank}")
     varies = np.ptp(X, axis=0) > 0
     if not varies.any() or (labels == labels[0]).all():
         return PrototypeFit(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)

@@ -143,7 +143,7 @@ class ChosenFormula:
         if rows is not None:
             whole = rows <= self._batch_rows(loc.dtype)
         if tf.executing_eagerly() or portable_format.get() or not (whole or rows is None):
-            return self._function(log, whole, loc.dtype)(loc, scale)
+            return self._values(log, whole, loc, scale)
         result = _compiled(self, log, whole, loc.dtype)(loc, scale)
         result.set_shape([rows, self.scores.num_classes])
         return result
@@ -152,12 +152,10 @@ class ChosenFormula:
         n, dims = self.scores.matrix.shape
         return batch_rows(self.formula.row_size(n, dims, self.points(dtype), dtype))
 
-    def _function(self, log: bool, whole: bool, dtype: tf.DType) -> Callable[[Any, Any], Any]:
-        """The function of (loc, scale), of all rows at once or in batches."""
-        at_once = partial(self._at_once, log)
-        return at_once if whole else partial(in_row_batches, at_once, most=self._batch_rows(dtype))
-
-    def _at_once(self, log: bool, loc: Any, scale: Any) -> Any:
+    def _values(self, log: bool, whole: bool, loc: Any, scale: Any) -> Any:
+        """Class probabilities [N, n], or their logarithms, of all rows at once or in batches."""
+        if not whole:
+            return in_row_batches(partial(self._values, log, True), loc, scale, self._batch_rows(loc.dtype))
         formula, points = self.formula, self.points(loc.dtype)
         sampling = () if formula.method == "exact" else (self.seed,)
         result = formula.compute(*formula.moments(self.scores, loc, scale), points, *sampling, log)
@@ -179,7 +177,7 @@ def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: tf.DType) ->
     n, dims = chosen.scores.matrix.shape
     scale_shape = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[chosen.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *scale_shape], dtype)]
-    values = chosen._function(log, whole, dtype)
+    values = partial(chosen._values, log, whole)
     product = partial(vector_jacobian_product, values)
     gradient = tf.function(product, input_signature=[*signature, tf.TensorSpec([None, n], dtype)], autograph=False)
 

@@ -88,7 +88,7 @@ class Readout(keras.layers.Layer):
     array([[1., 0., 0.]], dtype=float32)
     """
 
-    scale_invariant: ClassVar[bool] = False
+    scale_invariant: bool = False
 
     def __init__(
         self, scores: ArrayLike | None = None, num_points: int | None = None, seed: int = 0, **kwargs: Any
@@ -246,7 +246,7 @@ def _latent_points(loc: Any, scale: Any, noise: NDArray[np.float64]) -> Any:
     z = tf.constant(noise, loc.dtype)
     if len(scale.shape) == 2:
         return loc[:, tf.newaxis] + scale[:, tf.newaxis] * z
-    return loc[:, tf.newaxis] + tf.einsum("qm,nlm->nql", z, tf.linalg.band_part(scale, -1, 0))
+    return loc[:, tf.newaxis] + tf.matmul(z, tf.linalg.band_part(scale, -1, 0), transpose_b=True)
 
 
 def _floored_logarithms(probabilities: Any) -> Any:

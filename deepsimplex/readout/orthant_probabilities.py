@@ -228,12 +228,15 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
         chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
         taken = taken + chosen
         std = tf.sqrt(tf.maximum(_select(chosen, variance), least))
-        before = tf.stack(slopes, axis=2) if slopes else tf.zeros_like(gap)[:, :, :0, tf.newaxis]
-        weights = tf.reduce_sum(chosen[:, :, tf.newaxis] * before, axis=-1)
         # Covariances with the chosen difference, less what the draws before explain.
         rival = tf.matmul(chosen, covariance)
         slope = rival - covariance - diag_part(rival)[:, :, tf.newaxis] + variances
-        slope = (slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)) / std
+        weights = gap[:, :, :0]
+        if slopes:
+            before = tf.stack(slopes, axis=2)
+            weights = tf.reduce_sum(chosen[:, :, tf.newaxis] * before, axis=-1)
+            slope = slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)
+        slope = slope / std
         conditions.append((_select(chosen, gap) / std, weights / std))
         # The mean of a standard normal variable above -z.
         z = _select(chosen, z)

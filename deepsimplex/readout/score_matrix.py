@@ -100,7 +100,7 @@ class Scores:
         if len(scale.shape) == 2:
             factor = S * scale[:, tf.newaxis, :]
         else:
-            factor = tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))
+            factor = tf.matmul(S, tf.linalg.band_part(scale, -1, 0))
         return self.mean(loc), factor
 
     def mean(self, loc: Any) -> Any:

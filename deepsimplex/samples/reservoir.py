@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import num_rows
@@ -107,6 +108,8 @@ def take(arrays: Any, rows: Any) -> Any:
     def rows_of(array: Any) -> Any:
         if hasattr(array, "iloc"):
             return array.iloc[rows]
+        if isinstance(array, tf.RaggedTensor) and not isinstance(rows, slice):
+            return tf.gather(array, rows)
         if isinstance(array, np.ndarray) or isinstance(rows, slice):
             return array[rows]  # a slice of a memory map stays one
         order = np.argsort(rows)  # h5py requires increasing row numbers
@@ -123,4 +126,27 @@ def joined(blocks: list[Any]) -> Any:
     >>> joined([(np.zeros(1), np.ones(1)), (np.zeros(1), np.ones(1))])
     (array([0., 0.]), array([1., 1.]))
     """
-    return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *blocks) if len(blocks) > 1 else blocks[0]
+    for leaves in zip(*map(keras.tree.flatten, blocks), strict=True):
+        if len(shapes := {tuple(leaf.shape[1:]): None for leaf in leaves}) > 1:
+            one, other, *_ = shapes
+            raise ValueError(
+                "samples must have one shape where they are held in memory together; found batches of shapes "
+                f"{list(one)} and {list(other)}. Resize or pad them"
+            )
+
+    def join(*arrays: Any) -> Any:
+        return tf.concat(arrays, 0) if isinstance(arrays[0], tf.RaggedTensor) else np.concatenate(arrays)
+
+    return keras.tree.map_structure(join, *blocks) if len(blocks) > 1 else blocks[0]
+
+
+def can_join(one: Any, other: Any) -> bool:
+    """Return whether the samples of two blocks of the same structure have the same shapes.
+
+    Examples
+    --------
+    >>> can_join(np.zeros((2, 3)), np.zeros((5, 3))), can_join(np.zeros((2, 3)), np.zeros((2, 4)))
+    (True, False)
+    """
+    shapes = ([leaf.shape[1:] for leaf in keras.tree.flatten(block)] for block in (one, other))
+    return next(shapes) == next(shapes)

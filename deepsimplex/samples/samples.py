@@ -2,11 +2,12 @@
 
 import copy
 import functools
+import hashlib
 import itertools
 import math
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, Self
 
 import keras
@@ -15,21 +16,24 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices, rows_at_once
-from deepsimplex._utils.validation import check_finite_rows, check_sample_weight, unmasked
+from deepsimplex._utils.validation import check_array, check_finite_rows, check_sample_weight, unmasked
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples.class_labels import Labels
-from deepsimplex.samples.reservoir import Draw, Reservoir, joined, smallest_keys, take
+from deepsimplex.samples.reservoir import Draw, Reservoir, can_join, joined, smallest_keys, take
 
 Columns = tuple[Any, ...]
-# From labels to what replaces them, and to factors [N] of the sample weights, or None.
-ReplaceLabels = Callable[[Any], tuple[Any, NDArray[Any] | None]]
-# Draws the order of an epoch: from a number of rows (or batches) to their permutation.
+# From labels, or labels and samples, to what replaces the labels, and to factors [N] of the sample weights, or None.
+ReplaceLabels = Callable[..., tuple[Any, NDArray[Any] | None]]
+# Order of an epoch: from a number of rows (or batches) to their permutation.
 Order = Callable[[int], NDArray[np.int64]]
 # Divides a data set among workers.
 Divide = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 # AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
 not_converted = tf.autograph.experimental.do_not_convert
+
+# Most bytes of a stream that are read ahead, after the first epoch, in search of a batch that repeats earlier samples.
+_READ_AHEAD = 2**30
 
 NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repair such samples"
 
@@ -51,6 +55,8 @@ class Samples(ABC):
         The arrays as they are; empty for a stream.
     divides_files : bool
         Whether workers that train together divide the files of a data set, by its options.
+    precision : str or None
+        Dtype of the tensors that floating-point samples in arrays become for Keras. Default None: that of layers.
 
     Examples
     --------
@@ -64,6 +70,7 @@ class Samples(ABC):
     num_rows: Any = None  # int | None
     columns: Columns = ()
     divides_files = False
+    precision: str | None = None
     _function: Callable[..., Columns] | None = None
 
     @staticmethod
@@ -74,26 +81,29 @@ class Samples(ABC):
         *,
         labeled: bool = False,
         name: str = "x",
+        precision: str | None = None,
     ) -> "Samples":
         """Check what a user passed, once.
 
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
-            Samples, or batches of samples, (samples, labels) or (samples, labels, weights). Memory maps and h5py data
-            sets are read in blocks, streams not at all but for a first batch.
+            Samples, numbers or text, or batches of samples, (samples, labels) or (samples, labels, weights). Memory
+            maps and h5py data sets are read in blocks, streams not at all but for a first batch.
         y : labels of any kind or latents, optional
         sample_weight : array, shape [N], optional
         labeled : bool
             Whether labels are required. Default False.
         name : str
             Name of the argument x in errors.
+        precision : {"float32", "float64"}, optional
+            See ``Samples``; that of the model's inputs.
 
         Raises
         ------
         TypeError, ValueError
-            For arrays that are not numeric, have no samples, or are not finite in the precision of layers, for
-            different numbers of samples, labels and weights, and for labels beside a stream, whose batches hold them.
+            For arrays of neither numbers nor text, without samples, or not finite in their precision, for different
+            numbers of samples, labels and weights, and for labels beside a stream, whose batches hold them.
         """
         if is_stream(x):
             check_not_given_with_stream(y=y, sample_weight=sample_weight)
@@ -109,7 +119,9 @@ class Samples(ABC):
             return stream
         if labeled and y is None:
             raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-        return ArraySamples(*_checked_columns(x, y, sample_weight, name))
+        samples = ArraySamples(*_checked_columns(x, y, sample_weight, name, precision))
+        samples.precision = precision
+        return samples
 
     @property
     @abstractmethod
@@ -125,6 +137,21 @@ class Samples(ABC):
         """Return the samples as arrays, and the size of the batches of a stream.
 
         A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        """
+
+    @abstractmethod
+    def read_all(self) -> tuple[Any, Any, Any]:
+        """Read all samples, labels and weights (None if not given), once and in order.
+
+        Samples of a stream are a PyDataset of its batches if their shapes differ, else arrays.
+        """
+
+    @abstractmethod
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        """Return the samples of a training as arrays, and the size of the batches of a stream.
+
+        Of a stream without ``steps`` these are the batches of one epoch. Else batches are read, at most all of
+        ``epochs`` epochs of ``steps`` batches, until one holds only samples that were read before, with their labels.
         """
 
     # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
@@ -192,14 +219,33 @@ class Samples(ABC):
         """Read an epoch in order; a stream still yields every batch afterwards."""
 
     @abstractmethod
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None) -> "Samples":
         """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
 
-        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
+        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``. With an
+        ``example`` (samples, labels) of a stream, the function is called with labels and samples.
         """
 
+    def held_batches(self, size: int) -> Iterable[Any] | None:
+        """Return batches of the samples, as tensors, if they are held in memory; else None."""
+        return None
+
+    def epochs_per_pass(self, steps: int | None) -> int:
+        """Number of epochs of ``steps`` batches that a pass over all batches takes, if Keras would not go on by itself.
+
+        By default 1: arrays and data sets are read on where the last epoch ended.
+        """
+        return 1
+
     @abstractmethod
-    def for_keras(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
+    def for_keras(
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
+    ) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
         Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
@@ -209,10 +255,13 @@ class Samples(ABC):
         batch_size : int, optional
             Number of rows of arrays in a batch. Default 32.
         order : callable, optional
-            Method of an object, which is referenced weakly, called with a number of rows as an epoch begins; with the
-            number of batches for a PyDataset. Default None: rows in order. Data sets and generators have their own.
+            Method of an object, which is referenced weakly, called with a number of rows as an epoch begins. For a
+            PyDataset it is called with the number of batches and that of the pass, by every worker: equal calls in an
+            epoch must give equal orders. Default None: rows in order. Data sets and generators have their own.
         divide : callable, optional
             Divides the row numbers of arrays, or the batches of a data set, among workers.
+        repeated : bool
+            Whether a PyDataset is read on after its last batch, for epochs that end elsewhere. Default False.
         """
 
 
@@ -281,6 +330,13 @@ class ArraySamples(Samples):
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
         return self, None
 
+    def read_all(self) -> tuple[Any, Any, Any]:
+        x, y, weight = (*self.columns, None, None)[:3]
+        return x, y, weight
+
+    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
+        return self, None
+
     def checked(self, check: Callable[[Any], None]) -> "ArraySamples":
         check(self.columns[0])
         return self
@@ -291,16 +347,26 @@ class ArraySamples(Samples):
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
         return iter([self.columns])
 
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "ArraySamples":
+    def with_labels(
+        self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
+    ) -> "ArraySamples":
         x, y, *weight = self._all_columns()
-        return ArraySamples(x, *_replaced(function, y, *weight))
+        replaced = ArraySamples(x, *_replaced(function, y, *weight))
+        replaced.precision = self.precision
+        return replaced
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> tf.data.Dataset:
         size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
         if order is None and divide is None and not has_memmap(columns):  # no function is traced
-            tensors = keras.tree.map_structure(as_tensor, columns)
+            x, *others = columns
+            tensors = (self._tensors(x), *keras.tree.map_structure(as_tensor, others))
             return tf.data.Dataset.from_tensor_slices(tensors).batch(size).prefetch(tf.data.AUTOTUNE)
         # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the model be freed.
         current: Any = None if order is None else weakref.WeakMethod(order)
@@ -313,13 +379,22 @@ class ArraySamples(Samples):
         numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
         batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
         batches = batches if divide is None else divide(batches)
-        readers = keras.tree.map_structure(_row_reader, columns)
+        x, *others = columns
+        x = keras.tree.map_structure(functools.partial(_row_reader, precision=self.precision), x)
+        readers = (x, *keras.tree.map_structure(_row_reader, others))
 
         @not_converted
         def gather(rows: tf.Tensor) -> Columns:
             return keras.tree.map_structure(lambda read: read(rows), readers)
 
         return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+    def held_batches(self, size: int) -> Iterable[Any] | None:
+        x = self.columns[0]
+        return None if has_memmap(x) else (self._tensors(take(x, rows)) for rows in row_slices(self.num_rows, size))
+
+    def _tensors(self, x: Any) -> Any:
+        return keras.tree.map_structure(lambda leaf: as_tensor(leaf, self.precision), x)
 
     def _all_columns(self) -> Columns:
         if self._used is not None or self._function is not None:
@@ -402,11 +477,50 @@ class Stream(Samples):
             self.num_rows, self._num_batches = rows, number
 
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple[ArraySamples, int | None]:
+        batches = self._all_batches(steps, argument)
+        x, y, weight = (_joined_column(batches, column) for column in range(3))
+        return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
+
+    def read_all(self) -> tuple[Any, Any, Any]:
+        batches = self._all_batches()
+        if all(can_join(batch[0], batches[0][0]) for batch in batches):
+            columns = (_joined_column(batches, column) for column in range(3))
+            x, y, weight = (*_checked_columns(*columns, self._name), None, None)[:3]
+            return x, y, weight
+        checked = [_checked_columns(*(*batch, None, None)[:3], self._name) for batch in batches]
+        return HeldBatches([batch[0] for batch in checked]), *(_joined_column(checked, column) for column in (1, 2))
+
+    def _all_batches(self, steps: int | None = None, argument: str = "steps") -> list[Columns]:
         batches = [*self.read(steps, argument)]
         if not batches:
             raise ValueError(f"{self._name} must yield samples; found an empty stream")
+        return batches
+
+    def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
+        if steps is None:
+            return self.in_memory(None, "steps_per_epoch")
+        known: set[bytes] = set()
+        batches: list[Columns] = []
+        size = read = 0
+        for number, batch in enumerate(self.read_ahead(steps * max(epochs, 1), "steps_per_epoch")):
+            keys = {key: row for row, key in reversed([*enumerate(row_keys(batch[:2]))]) if key not in known}
+            if not keys:
+                break
+            known.update(keys)
+            size = size or num_rows(batch)
+            batches.append(take(batch, np.array([*keys.values()])[::-1]))
+            read += sum(leaf.nbytes for leaf in keras.tree.flatten(batches[-1]))
+            if number >= steps and read > _READ_AHEAD:
+                raise ValueError(
+                    f"{self._name} must repeat its samples, whose neighbors a distance target finds; found new ones in "
+                    f"each of {number + 1} batches, {read / 2**30:.1f} GiB. Pass a finite stream, without repeat(), "
+                    "augment in the backbone by layers of Keras, or train with a target made from labels alone, such "
+                    "as 'vertices'"
+                )
+        if not batches:
+            raise ValueError(f"{self._name} must yield samples; found an empty stream")
         x, y, weight = (_joined_column(batches, column) for column in range(3))
-        return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
+        return ArraySamples(*_checked_columns(x, y, weight, self._name)), size
 
     def checked(self, check: Callable[[Any], None]) -> "Stream":
         def convert(batch: Any) -> Any:
@@ -416,13 +530,14 @@ class Stream(Samples):
 
         return self._converted(convert)
 
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Stream":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None) -> "Stream":
         def convert(batch: Any) -> Any:
             x, y, weight = (*_columns(batch), None, None)[:3]
             if y is None:
                 raise ValueError("y must be given beside arrays: labels, soft labels or latents")
             x, *labels = _checked_columns(x, y, weight, self._name)
-            return (x, *_replaced(function, *labels))
+            replace = function if example is None else functools.partial(function, x=x)
+            return (x, *_replaced(replace, *labels))
 
         return self._converted(convert)
 
@@ -448,7 +563,7 @@ class Stream(Samples):
         for batch in self.read():
             for rows in row_slices(num_rows(batch), most):
                 part = take(batch, rows)
-                if held and count + num_rows(part) > most:
+                if held and (count + num_rows(part) > most or not can_join(part[0], held[0][0])):
                     yield joined(held)
                     held, count = [], 0
                 held.append(part)
@@ -494,7 +609,7 @@ class DatasetStream(Stream):
         return _columns(next(iter(self.source)))
 
     def _batches(self, steps: int | None) -> Iterator[Any]:
-        return self.source.as_numpy_iterator()
+        return iter(self.source)
 
     def checked(self, check: Callable[[Any], None]) -> "DatasetStream":
         check(self.spec[0])
@@ -508,21 +623,26 @@ class DatasetStream(Stream):
 
         return self._mapped(element)
 
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "DatasetStream":
-        example, factors = function(Labels.example(self.spec[1], scores))
-        names, dtypes = list(example), [tf.as_dtype(part.dtype) for part in example.values()]
-        dtypes += [] if factors is None else [tf.as_dtype(factors.dtype)]
+    def with_labels(
+        self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
+    ) -> "DatasetStream":
+        x, y = (None, Labels.example(self.spec[1], scores)) if example is None else example
+        labels, factors = function(y) if example is None else function(y, x=x)
+        names, parts = list(labels), [*labels.values(), *([] if factors is None else [factors])]
+        dtypes = [tf.as_dtype(part.dtype) for part in parts]
 
         @not_converted
         def element(x: Any, y: Any, weight: Any = None) -> Columns:
-            leaves = list(y.values()) if isinstance(y, dict) else [y]
+            given = {"y": y} if example is None else {"y": y, "x": x}
 
             def in_numpy(*leaves: NDArray[Any]) -> list[NDArray[Any]]:
-                labels, factors = function(dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0])
+                columns = keras.tree.pack_sequence_as(given, leaves)
+                labels, factors = function(columns.pop("y"), **columns)
                 return [*(labels[name] for name in names), *([] if factors is None else [factors])]
 
+            leaves = keras.tree.flatten(given)
             values = tf.numpy_function(in_numpy, leaves, dtypes, stateful=False)
-            for value, part in zip(values, [*example.values(), *([] if factors is None else [factors])], strict=True):
+            for value, part in zip(values, parts, strict=True):
                 value.set_shape([*leaves[0].shape[:1], *part.shape[1:]])
             labels = dict(zip(names, values, strict=False))
             if factors is not None:
@@ -537,7 +657,12 @@ class DatasetStream(Stream):
         return DatasetStream(mapped, self._name)
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> tf.data.Dataset:
         return self.source if divide is None else divide(self.source)
 
@@ -554,46 +679,83 @@ class PyDatasetStream(Stream):
     def first(self) -> Columns:
         return _as_arrays(self.source[0])
 
+    def held_batches(self, size: int) -> Iterable[Any] | None:
+        batches = self.source.batches if isinstance(self.source, HeldBatches) else None
+        return batches and (keras.tree.map_structure(as_tensor, batch) for batch in batches)
+
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> keras.utils.PyDataset:
-        return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
+        if self._convert is None:
+            return self.source
+        return ConvertedPyDataset(self.source, self._convert, order, repeated)
+
+    def epochs_per_pass(self, steps: int | None) -> int:
+        batches = self.source.num_batches
+        return -(-batches // steps) if batches and steps else 1
 
 
 class ConvertedPyDataset(keras.utils.PyDataset):
-    """A PyDataset with a function applied to its batches, in an order drawn for every epoch."""
+    """A PyDataset with a function applied to its batches, in an order of every epoch, or of every pass if repeated.
+
+    Nothing is drawn as an epoch begins: Keras' workers have started then, and those in processes see no change.
+    """
 
     def __init__(
-        self, dataset: keras.utils.PyDataset, convert: Callable[[Any], Any], order: Order | None = None
+        self,
+        dataset: keras.utils.PyDataset,
+        convert: Callable[[Any], Any],
+        order: Callable[..., NDArray[np.int64]] | None = None,
+        repeated: bool = False,
     ) -> None:
         super().__init__(
             workers=dataset.workers,
             use_multiprocessing=dataset.use_multiprocessing,
             max_queue_size=dataset.max_queue_size,
         )
-        self.dataset, self.convert, self.order = dataset, convert, order
-        self.indices: NDArray[np.int64] | None = None
+        self.dataset, self.convert, self.order, self.repeated = dataset, convert, order, repeated
 
     @property
     def num_batches(self) -> int | None:
         """Number of batches of an epoch, None for an endless data set."""
-        return self.dataset.num_batches
+        return None if self.repeated else self.dataset.num_batches
 
     def __getitem__(self, index: int) -> Any:
-        return self.convert(self.dataset[index if self.indices is None else int(self.indices[index])])
+        batches = self.dataset.num_batches
+        if batches is not None:
+            number, index = divmod(index, batches)
+            index = index if self.order is None else int(self.order(batches, number)[index])
+        return self.convert(self.dataset[index])
 
     def on_epoch_begin(self) -> None:
-        """Draw the order of the batches, and call the data set's own ``on_epoch_begin``."""
-        if self.order is not None and self.num_batches is not None:
-            self.indices = self.order(self.num_batches)
+        """Call the data set's own ``on_epoch_begin``."""
         self.dataset.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
         """Call the data set's own ``on_epoch_end``."""
         self.dataset.on_epoch_end()
+
+
+class HeldBatches(keras.utils.PyDataset):
+    """A PyDataset of batches that are held in memory."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.batches[index]
 
 
 class GeneratorStream(Stream):
@@ -620,7 +782,12 @@ class GeneratorStream(Stream):
         return ahead.read(steps, argument)
 
     def for_keras(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+        self,
+        batch_size: int | None = None,
+        order: Order | None = None,
+        divide: Divide | None = None,
+        *,
+        repeated: bool = False,
     ) -> Iterator[Any]:
         convert = self._convert  # Keras takes generators, no other iterators
         return (batch if convert is None else convert(batch) for batch in self.source)
@@ -661,30 +828,34 @@ def check_not_given_with_stream(**arguments: Any) -> None:
         )
 
 
-def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
+def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str, precision: str | None = None) -> Columns:
     """Check arrays: lists of inputs become tuples, lists of numbers arrays, a LatentGaussian its dict."""
     x = keras.tree.lists_to_tuples(x)
     leaves = keras.tree.flatten(x)
-    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
+    if not leaves or not all(isinstance(leaf, tf.RaggedTensor) or hasattr(leaf, "__array__") for leaf in leaves):
         raise ValueError(
             f"{name} must be an array, a structure of arrays, a batched tf.data.Dataset, a PyDataset or a generator; "
-            f"found {type(x).__name__}"
+            f"found {type(x).__name__}. A list of samples becomes numpy.array({name})"
         )
-    x = keras.tree.map_structure(_sliceable, x)
+    x = keras.tree.map_structure(functools.partial(_sliceable, name=name), x)
     leaves = keras.tree.flatten(x)
-    if len(lengths := {len(leaf): None for leaf in leaves if np.ndim(leaf)}) > 1:
+    if len(lengths := {leaf.shape[0]: None for leaf in leaves if leaf.shape}) > 1:
         raise ValueError(
-            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}"
+            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}. A list "
+            "or tuple holds an array for every input"
         )
     for leaf in leaves:
+        if isinstance(leaf, tf.RaggedTensor):
+            continue
         if np.ma.is_masked(leaf):
             unmasked(leaf, name)  # raises
-        if leaf.dtype.kind not in "biufV" or leaf.dtype.itemsize > 8:  # V: bfloat16
-            raise TypeError(f"{name} must hold real numbers; found dtype {leaf.dtype}")
+        if not is_text(leaf) and (leaf.dtype.kind not in "biufV" or leaf.dtype.itemsize > 8):  # V: bfloat16
+            raise TypeError(f"{name} must hold real numbers or text; found dtype {leaf.dtype}")
         if not leaf.shape or len(leaf) == 0:
             raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found shape {list(leaf.shape)}")
-        if leaf.dtype.kind == "f" and not_finite(leaf, keras.config.floatx()):  # in blocks: it may be a file
-            check_finite_rows(np.asarray(leaf), name, keras.config.floatx())
+        dtype = precision or keras.config.floatx()
+        if leaf.dtype.kind == "f" and not_finite(leaf, dtype):  # in blocks: it may be a file
+            check_finite_rows(np.asarray(leaf), name, dtype)
     rows = num_rows(x)
     if y is None:
         return (x,)
@@ -711,6 +882,8 @@ def _replaced(function: ReplaceLabels, y: Any, weight: Any = None) -> Columns:
 
 def _checked_finite(tensor: Any) -> Any:
     """Return a tensor of samples with an assertion that it is finite."""
+    if isinstance(tensor, tf.RaggedTensor):
+        return tensor.with_flat_values(_checked_finite(tensor.flat_values))
     return tf.debugging.assert_all_finite(tensor, NOT_FINITE) if tensor.dtype.is_floating else tensor
 
 
@@ -722,25 +895,75 @@ def has_memmap(arrays: Any) -> bool:
     return any(isinstance(leaf, np.memmap) for leaf in keras.tree.flatten(arrays))
 
 
-def as_tensor(array: Any) -> tf.Tensor:
-    """Return an array as a tensor in the precision of the layers."""
-    tensor = tf.convert_to_tensor(array)
+def as_tensor(array: Any, precision: str | None = None) -> tf.Tensor:
+    """Return an array as a tensor; floating-point numbers in a precision, by default that of layers."""
+    tensor = array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
-    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+    return tf.cast(tensor, precision or keras.config.floatx()) if tensor.dtype.is_floating else tensor
 
 
-def _sliceable(array: Any) -> Any:
-    """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array."""
+def row_keys(columns: Any) -> list[bytes]:
+    """Return a digest of every row of a structure of arrays.
+
+    Examples
+    --------
+    >>> one, other, again = row_keys((np.array([[1.0], [2.0], [1.0]]), np.array([0, 0, 0])))
+    >>> one == again, one == other
+    (True, False)
+    """
+    leaves = [np.ascontiguousarray(leaf) for leaf in keras.tree.flatten(columns)]
+    return [
+        hashlib.blake2b(b"".join(leaf.tobytes() for leaf in row), digest_size=16).digest()
+        for row in zip(*leaves, strict=True)
+    ]
+
+
+def is_text(array: Any) -> bool:
+    """Return whether an array, or the specification of one, holds text.
+
+    Examples
+    --------
+    >>> is_text(np.array(["a"])), is_text(tf.TensorSpec([None], "string")), is_text(np.zeros(1))
+    (True, True, False)
+    """
+    return array.dtype == tf.string if isinstance(array.dtype, tf.DType) else array.dtype.kind in "OSU"
+
+
+def _sliceable(array: Any, name: str) -> Any:
+    """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array.
+
+    Arrays of Python's and NumPy's variable-length strings become arrays of objects, all of them text.
+    """
+    if isinstance(array, tf.RaggedTensor):
+        return array
     is_sliceable = isinstance(getattr(array, "dtype", None), np.dtype) and hasattr(array, "__getitem__")
-    return array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+    array = array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+    if array.dtype.kind not in "OT":
+        return array
+    values = np.asarray(array[:]).astype(object) if array.shape else np.asarray(array, dtype=object)
+    is_string = np.array([isinstance(value, str | bytes) for value in values.flat], bool)
+    if is_string.any() and not is_string.all():
+        row = int(np.argmin(is_string)) * len(values) // values.size
+        raise TypeError(
+            f"{name} must hold text in every row; found {values.flat[np.argmin(is_string)]!r} in row {row}. Replace "
+            f"missing text by ''; columns of numbers and of text become several inputs, a dict of arrays"
+        )
+    if not is_string.any() and any(np.ndim(value) for value in values.flat):
+        raise ValueError(
+            f"{name} must hold samples of one shape; found an array of objects. Resize or pad them, or pass batches, "
+            "as a tf.data.Dataset, PyDataset or generator, each of samples of one shape"
+        )
+    return values if is_string.any() else check_array(values, name, finite=False, dtype="any")
 
 
 def _rows_at_once(x: Any) -> int:
     return rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(x)))
 
 
-def _spec(array: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(array.shape, tf.string if array.dtype.kind in "OUSMm" else array.dtype)
+def _spec(array: Any) -> Any:
+    if isinstance(array, tf.RaggedTensor):
+        return tf.type_spec_from_value(array)
+    return tf.TensorSpec(array.shape, tf.string if array.dtype.kind in "OUSTMm" else array.dtype)
 
 
 def _columns(batch: Any) -> Columns:
@@ -753,7 +976,7 @@ def _columns(batch: Any) -> Columns:
 
 def _as_arrays(batch: Any) -> Columns:
     def as_array(leaf: Any) -> Any:
-        return leaf if leaf is None else np.asarray(leaf)
+        return leaf if leaf is None or isinstance(leaf, tf.RaggedTensor) else np.asarray(leaf)
 
     columns = (leaf.as_dict() if isinstance(leaf, LatentGaussian) else leaf for leaf in _columns(batch))
     return tuple(keras.tree.map_structure(as_array, column) for column in columns if column is not None)
@@ -763,10 +986,10 @@ def _joined_column(batches: list[Columns], column: int) -> Any:
     return joined([batch[column] for batch in batches]) if len(batches[0]) > column else None
 
 
-def _row_reader(array: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+def _row_reader(array: Any, precision: str | None = None) -> Callable[[tf.Tensor], tf.Tensor]:
     """Return a function from row numbers to these rows; rows of memory maps are read from their files."""
     if not isinstance(array, np.memmap):
-        return functools.partial(tf.gather, as_tensor(array))
+        return functools.partial(tf.gather, as_tensor(array, precision))
     # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
     current: Any = weakref.ref(array)
     native = array.dtype.newbyteorder("=")
@@ -775,7 +998,7 @@ def _row_reader(array: Any) -> Callable[[tf.Tensor], tf.Tensor]:
         values = tf.numpy_function(
             lambda rows: current()[rows].astype(native, copy=False), [rows], native, stateful=False
         )
-        return as_tensor(tf.ensure_shape(values, [None, *shape]))
+        return as_tensor(tf.ensure_shape(values, [None, *shape]), precision)
 
     shape = array.shape[1:]
     return read

@@ -148,6 +148,7 @@ class CASIMAC(Target):
         self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
         self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
         self._from_cache = False
+        self._training_key: str | None = None
         self._unit_of: str | None = None  # key of the training samples that unit_ belongs to
 
     @property
@@ -196,9 +197,9 @@ class CASIMAC(Target):
                 "notice. Set cache_dir=None, or pass a precomputed matrix"
             )
         samples = self._compared(x)
-        labels, n = check_labels(y, num_classes, rows=len(samples))
+        labels, n = _hard_labels(y, num_classes, len(samples))
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
-        self._samples, self.num_classes_ = (samples, labels), n
+        self._samples, self.num_classes_, self._training_key = (samples, labels), n, None
         return self
 
     def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
@@ -248,7 +249,7 @@ class CASIMAC(Target):
                 "call fit(x, y) with them first. Copies and reloaded targets do not carry them"
             )
         queries = self._compared(x)
-        labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
+        labels, _ = _hard_labels(y, self.num_classes_, len(queries))
         return self._observations(queries, labels)
 
     def neighbor_error(self) -> float | None:
@@ -309,8 +310,7 @@ class CASIMAC(Target):
             distances, recall, self._from_cache = neighbors.distances, neighbors.recall, False
         else:
             shape = len(labels), self.num_classes_, k
-            cached = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
-            distances, recall, self._from_cache = cached
+            distances, recall, self._from_cache = cached_search(self.cache_dir, key, shape, search)
         if queries is None:
             self.recall_ = recall
         latents = -self._coefficients(distances, labels) @ self.scores(self.num_classes_)
@@ -322,7 +322,9 @@ class CASIMAC(Target):
         assert self._samples is not None
         name = self.distance.cache_key() or f"object {id(self.distance)}"  # valid in this process only
         search = [*self._neighborhood, name] + [self.candidates_per_class] * (self.method == "approximate")
-        return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
+        if self._training_key is None:
+            self._training_key = fingerprint(*self._samples, self.num_classes_, *search)
+        return self._training_key if queries is None else fingerprint(self._training_key, queries, query_labels)
 
     def _searched(self) -> tuple[int, Classes]:
         """Return the number of neighbors to search, and whether in the same class, in the others or in all."""
@@ -388,7 +390,22 @@ class CASIMAC(Target):
 
     def __getstate__(self) -> dict[str, Any]:
         """State of copies and pickles: everything but the training samples and their latents."""
-        return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
+        return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False, "_training_key": None}
+
+
+def _hard_labels(y: ArrayLike, num_classes: int | None, rows: int) -> tuple[NDArray[np.int64], int]:
+    """Return class numbers [N] and the number of classes; raise for soft labels."""
+    labels, n = check_labels(y, num_classes, rows=rows, soft=True)
+    if labels.ndim == 1:
+        return labels, n
+    if (soft := np.any((labels != 0) & (labels != 1), axis=1)).any():
+        row = int(np.argmax(soft))
+        raise ValueError(
+            f"y must name one class per sample for a distance target; found soft labels, row {row} is {labels[row]}. "
+            "Targets made from labels alone take them ('vertices', 'ilr', 'dirichlet', 'one_hot'), and with any target "
+            "losses that compare with labels alone, such as compile(loss='categorical_crossentropy')"
+        )
+    return labels.argmax(axis=1), n
 
 
 # Generalized mapping from neighbor distances to coefficients of the vertices [CASIMAC Eq. 32-33]

@@ -1,7 +1,6 @@
 """Cache neighbor distances on disk, under a key of everything they depend on; damaged files are replaced."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
-from deepsimplex._utils.atomic_files import check_writable, locked, remove_leftovers, replacing
+from deepsimplex._utils.atomic_files import check_writable, remove_leftovers, replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex.distances import Neighbors
 
@@ -23,19 +22,14 @@ _warn = partial(warn_caller, category=TargetCacheWarning)
 
 
 class Distances(NamedTuple):
-    """Distances to neighbors [N, n, k], the recall of the search, and whether they were read from the cache.
-
-    ``from_cache`` is also True for an interrupted search that was resumed.
-    """
+    """Distances to neighbors [N, n, k], the recall of the search, and whether they were read from the cache."""
 
     distances: NDArray[np.float64]
     recall: float
     from_cache: bool
 
 
-def cached_search(
-    cache_dir: Path, key: str, shape: tuple[int, ...], search: Callable[..., Neighbors], resumes: bool
-) -> Distances:
+def cached_search(cache_dir: Path, key: str, shape: tuple[int, ...], search: Callable[[], Neighbors]) -> Distances:
     """Load the distances stored under ``key``, or search for neighbors and store them.
 
     Parameters
@@ -47,9 +41,7 @@ def cached_search(
     shape : tuple of int
         Shape of the distances.
     search : callable
-        Searches with the argument ``checkpoint``, a folder for its state or None.
-    resumes : bool
-        Whether the search can be resumed after an interruption.
+        Finds the neighbors.
 
     Raises
     ------
@@ -70,36 +62,13 @@ def cached_search(
         except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
             _warn(f"the cached distances in {path} are damaged ({type(error).__name__}: {error}); making them again")
     check_writable(cache_dir, "cache_dir")
-    with exclusive_folder(cache_dir / f"search-{key}") if resumes else nullcontext() as checkpoint:
-        continued = checkpoint is not None and any(checkpoint.glob("*.npz"))
-        neighbors = search(checkpoint=checkpoint)
+    neighbors = search()
     try:
         with replacing(path) as fresh:
             save_arrays(fresh, key, {"distances": neighbors.distances, "recall": np.array(neighbors.recall)})
     except OSError as error:
         _warn(f"the distances could not be kept in {path} ({error}); they are used, and computed again next time")
-    return Distances(neighbors.distances, neighbors.recall, continued)
-
-
-@contextmanager
-def exclusive_folder(folder: Path) -> Iterator[Path | None]:
-    """Yield a folder for the state of a search, or None if another thread or process runs the same search.
-
-    It is removed at the end, unless it holds the state of a search that was interrupted.
-    """
-    with ExitStack() as lock:
-        acquired = True
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock.enter_context(locked(folder))
-        except (BlockingIOError, FileExistsError, FileNotFoundError):  # the last two: it was removed meanwhile
-            acquired = False
-        try:
-            yield folder if acquired else None
-        finally:
-            with suppress(OSError):
-                if acquired:
-                    folder.rmdir()
+    return Distances(neighbors.distances, neighbors.recall, from_cache=False)
 
 
 def _load(path: Path, key: str, shape: tuple[int, ...]) -> Distances:
@@ -107,4 +76,4 @@ def _load(path: Path, key: str, shape: tuple[int, ...]) -> Distances:
     distances = arrays["distances"]
     if distances.shape != shape or distances.dtype != np.float64:
         raise ValueError(f"expected float64 {shape}, found {distances.dtype} {distances.shape}")
-    return Distances(distances, float(arrays["recall"]), True)
+    return Distances(distances, float(arrays["recall"]), from_cache=True)

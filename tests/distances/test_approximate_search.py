@@ -82,11 +82,6 @@ def test_approximate_search_of_precomputed_raises():
         class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
 
 
-def test_approximate_search_with_checkpoint_raises(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint belongs to exact searches"):
-        class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("offset", "scale"), [(1e8, 1.0), (0.0, 1e60), (0.0, 1e-60)])
 def test_approximate_search_is_invariant_to_offsets(offset, scale):

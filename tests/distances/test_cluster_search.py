@@ -9,7 +9,6 @@ import pytest
 
 import deepsimplex as ds
 from deepsimplex.distances import SSIM, approximate_search, class_neighbors, cluster_search
-from deepsimplex.distances import checkpoint as checkpoints
 
 ray = pytest.importorskip("ray")
 pytestmark = [
@@ -85,52 +84,25 @@ def test_function_distances_and_their_errors_on_a_cluster(enlarged, cluster):
         class_neighbors(x, y, lambda a, b: float("nan"), executor="ray")
 
 
-class Cut(Exception):
-    """Stands for a kill."""
-
-
-@pytest.mark.parametrize(("begun", "ended"), [("ray", None), (None, "ray")], ids=["cluster first", "cluster last"])
-def test_cluster_and_machine_share_checkpoints(begun, ended, enlarged, cluster, tmp_path, monkeypatch):
-    x, y = enlarged[0][:300], enlarged[1][:300]
-    arguments = {"x": x, "y": y, "k": 2, "block_bytes": 2**14}
-    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
-    keep, done = checkpoints.Checkpoint.keep, []
-
-    def keep_some(self, state):
-        keep(self, state)
-        done.append(int(state["tiles"]))
-        if len(done) == 9:
-            raise Cut
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "keep", keep_some)
-    with pytest.raises(Cut):
-        class_neighbors(**arguments, checkpoint=tmp_path, executor=begun)
-    assert list(tmp_path.glob("*.npz"))
-    left = done[-1]
-    done.clear()
-    monkeypatch.setattr(checkpoints.Checkpoint, "keep", lambda self, state: done.append(int(state["tiles"])))
-    equal(class_neighbors(**arguments, checkpoint=tmp_path, executor=ended), class_neighbors(**arguments))
-    assert done[0] >= left > 1
-
-
 def test_tasks_of_a_dead_node_are_repeated(enlarged, cluster, monkeypatch):
     dying = cluster.add_node(num_cpus=1, object_store_memory=2**27)
-    keep, kept = cluster_search.TileList.keep, []
+    first_ready, answered = cluster_search._first_ready, []
 
-    def kill(self, done):
-        if not kept:  # the other tasks are running
+    def kill(*arguments):
+        answer = first_ready(*arguments)
+        if not answered:  # the other tasks are running
             cluster.remove_node(dying, allow_graceful=False)
-        kept.append(done)
-        keep(self, done)
+        answered.append(answer)
+        return answer
 
     def slow(a, b):
         time.sleep(0.001)
         return float(abs(a - b).sum())
 
-    monkeypatch.setattr(cluster_search.TileList, "keep", kill)
-    x, y = enlarged[0][:80].reshape(80, -1), enlarged[1][:80]
+    monkeypatch.setattr(cluster_search, "_first_ready", kill)
+    x, y = enlarged[0][:64].reshape(64, -1), enlarged[1][:64]
     neighbors = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
-    assert len(kept) > 10
+    assert len(answered) > 10
     monkeypatch.undo()
     equal(neighbors, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
 

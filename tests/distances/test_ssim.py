@@ -200,20 +200,6 @@ def test_double_precision_equals_scikit_image(enlarged, window, channels):
 
 
 @pytest.mark.slow
-def test_accelerated_search_equals_cpu_search(enlarged, monkeypatch):
-    from deepsimplex.distances import ssim
-
-    x, y = enlarged[0][:200].copy(), enlarged[1][:200]
-    x[30] = x[3]
-    plain = class_neighbors(x, y, SSIM(7), 2)
-    monkeypatch.setattr(ssim, "has_accelerator", lambda: True)
-    accelerated = class_neighbors(x, y, SSIM(7), 2)
-    np.testing.assert_allclose(accelerated.distances, plain.distances, atol=1e-4)
-    assert (accelerated.indices == plain.indices).mean() > 0.99
-    assert accelerated.distances[30, y[3], 0] == 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 25])
 def test_ssim_of_difficult_images_is_accurate(window):
     """Half dark, half bright and nearly flat: there float32 is at its worst."""

@@ -1,9 +1,7 @@
 """Standardized partition spaces against published numbers, a slow oracle, and the properties stated in the paper."""
 
 import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,10 +16,10 @@ from deepsimplex.evaluation import (
     standardized_partition,
 )
 from deepsimplex.evaluation.partition_scaling import far_quantile, log_lower_tail, move
+from tests.local_data import LOCAL_DATA
 from tests.reference import partition as oracle
 
-SHARED = Path(os.environ.get("DEEPSIMPLEX_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
-CASES = [path for path in sorted((SHARED.parent / "reference").glob("*.json")) if "paper_moment" in path.read_text()]
+CASES = sorted(path for path in (LOCAL_DATA.parent / "reference").glob("*.json") if "paper_moment" in path.read_text())
 
 few = settings(max_examples=60, deadline=None)
 # Most tests are of few samples. Of the warning: test_partition_comparison.py.
@@ -66,7 +64,7 @@ NARROW_REGION = (
 )
 
 
-@pytest.mark.skipif(not CASES, reason="the reference values of the authors' group are not here")
+@pytest.mark.skipif(not CASES, reason="needs DEEPSIMPLEX_TEST_DATA: the reference values of the authors' group")
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_reference_values_of_the_authors(path):
     case = json.loads(path.read_text())
@@ -407,7 +405,7 @@ P = [[0.5, 0.5], [0.2, 0.8]]
             ValueError,
             r"^y must.*found 2 in row 1",
         ),
-        (lambda: standardized_partition(["a", "b"], P), TypeError, "For other labels pass classes="),
+        (lambda: standardized_partition(["a", "b"], P), TypeError, "Pass the names of the classes"),
         (lambda: standardized_partition([0, 1], P, [0, 5]), ValueError, "assigned must.*found 5"),
         (lambda: standardized_partition([0, 1], P, [0]), ValueError, r"assigned must.*found shape \(1,\)"),
         (lambda: standardized_partition([0, 1], P, depth=2), ValueError, "depth must.*found 2"),

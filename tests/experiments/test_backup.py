@@ -242,8 +242,9 @@ def test_run_without_configuration_is_resumed(resumed):
 
 
 def test_backup_of_a_finished_run_is_removed(resumed):
-    folder = resumed[1]()
+    config, resume = resumed
+    folder = resume()
     folder.metrics.write_text("{}")
     folder.backup.mkdir()
-    assert resumed[1]() == folder
+    assert experiments.train(config, resume=True, verbose=0) == folder
     assert not folder.backup.exists()

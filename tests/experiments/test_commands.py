@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from functools import partial
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 import yaml
 from PIL import Image
 
@@ -22,8 +24,18 @@ import deepsimplex as ds
 from deepsimplex import cli, experiments
 from deepsimplex._utils import atomic_files, progress
 from deepsimplex.distances.neighbors import nearest_neighbors
-from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
+from deepsimplex.experiments import (
+    ConfigurationError,
+    RunConfig,
+    RunFolder,
+    commands,
+    load_config,
+    load_predictions,
+    read_run,
+    run_results,
+)
 from deepsimplex.experiments.backup import METADATA
+from deepsimplex.experiments.run_folder import recording_failure
 from deepsimplex.experiments.run_results import save_test_predictions
 from deepsimplex.experiments.training_run import load_split, make_target
 from deepsimplex.losses import get_loss
@@ -90,7 +102,6 @@ def test_run_writes_all_files(finished):
     assert {"loss", "val_loss", "accuracy", "val_expected_calibration_error"} <= rows[0].keys()
     boards = ["calibration", "train", "validation"]
     assert sorted(path.parent.name for path in folder.events.rglob("events.out.tfevents.*")) == boards
-    assert (folder.events / "calibration" / "projector_config.pbtxt").exists()
     for picture in (folder.reliability, folder.uncertain_images):
         assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(folder.model) in printed
@@ -206,25 +217,13 @@ def test_evaluate_and_export_use_the_newest_run(finished, command):
     assert again["accuracy"] == metrics["accuracy"]
     assert again["training_seconds"] == metrics["training_seconds"]
     command("export", *arguments, "export.input_dtype=float32")
+    message = "export.input_dtype is 'float32' there and 'uint8' here"
+    assert message in command("evaluate", *arguments, code=2).stderr
     assert ds.export.load_served(folder.served).inputs["image"].dtype == "float32"
     # An export does not change which run is the newest.
-    assert "finished already" in command("train", "--resume", *arguments).stdout
+    given = [*arguments, "export.input_dtype=float32"]
+    assert "finished already" in command("train", "--resume", *given).stdout
     assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}
-
-
-@pytest.mark.slow
-def test_evaluate_with_other_data_raises(finished):
-    folder, arguments, _ = finished
-    before = folder.metrics.read_bytes()
-    for override, section in (("data.options.seed=1", "data"), ("target=ilr", "target")):
-        config = load_config(arguments[1], [*arguments[2:], override])
-        with pytest.raises(ConfigurationError, match=f"begun with another configuration: {section} changed"):
-            experiments.evaluate(config, verbose=0)
-    assert folder.metrics.read_bytes() == before
-    # What does not touch the test samples may differ.
-    with without_pictures(eager=True):
-        config = load_config(arguments[1], [*arguments[2:], "training.epochs=5"])
-        assert experiments.evaluate(config, verbose=0) == folder
 
 
 @pytest.mark.parametrize(
@@ -255,7 +254,130 @@ def test_finished_run_skips_runs_without_a_model(tmp_path):
     folder, cut_short = RunFolder.create(config), RunFolder.create(config)
     folder.model.touch()
     assert cut_short.path.name == "002"
-    assert commands.finished_run(config) == folder
+    assert commands.finished_run(config, set()) == folder
+    elsewhere = checked(tmp_path, "cache_dir=null", "distances.executor=ray")  # which do not change a model
+    assert commands.finished_run(elsewhere, set()) == folder
+
+
+@pytest.mark.parametrize("what", ["evaluate", "export"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "seed=1",
+        "data.validation_fraction=0.3",
+        "data.limit=100",
+        "target.repulsion_strength=2",
+        "model.head=gaussian",
+        "model.covariance=full",
+        "training.epochs=1",
+        "training.learning_rate=0.1",
+        "calibration.method=platt",
+        "calibration.density=gaussian",
+        "calibration.sets=aps",
+        "export.input_dtype=uint8",
+    ],
+)
+def test_other_configuration_than_that_of_the_model_raises(what, override, tmp_path, monkeypatch):
+    sample = "data.validation_fraction=0.2"
+    folder = RunFolder.create(checked(tmp_path, sample))
+    folder.model.touch()
+    if (what, override) == ("export", "export.input_dtype=uint8"):
+        monkeypatch.setattr(commands, "load_model", lambda path: ds.SimplexClassifier(ds.backbones.mlp(), "ilr", 2))
+        monkeypatch.setattr(ds.SimplexClassifier, "export", lambda model, path, input_dtype: Path(path).mkdir())
+        experiments.export(checked(tmp_path, sample, override), verbose=0)
+        assert load_config(folder.config).export.input_dtype == "uint8"
+        return
+    key, _, value = override.partition("=")
+    if key in ("model.head", "calibration.method", "calibration.density"):
+        value = f"{{'name': '{value}'}}"
+    message = rf"{key} is .* there and '?{value}(\.0)?'? here\. Use the one in .*config\.yaml.* train --resume"
+    with pytest.raises(ConfigurationError, match=message):
+        getattr(experiments, what)(checked(tmp_path, sample, override), verbose=0)
+    assert not folder.metrics.exists()
+    assert not folder.served.exists()
+
+
+def test_errors_are_recorded_as_missing_unless_of_files():
+    missing = {}
+    for number, error in enumerate(
+        (ValueError("two\nlines"), RuntimeError("x"), tf.errors.InternalError(None, None, "y"))
+    ):
+        with recording_failure(missing, str(number)):
+            raise error
+    assert missing == {"0": "two lines", "1": "RuntimeError: x", "2": "InternalError: y"}
+    for error in (OSError("disk"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), recording_failure(missing, "3"):
+            raise error
+
+
+@contextlib.contextmanager
+def incompleteness():
+    """Collect the one warning of an incomplete run, and ignore those of TensorFlow."""
+    messages = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        yield messages
+    messages += [str(warning.message) for warning in caught]
+    assert len(messages) == 1
+    assert " lacks " in messages[0]
+
+
+@pytest.mark.slow
+def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monkeypatch, capsys):
+    given = ["data.validation_fraction=0.3", "data.limit=200", "training.epochs=1", "target=ilr", "model.head=gaussian"]
+    calibration = ["calibration.density=gaussian", "calibration.method=temperature", "calibration.coverage=0.999"]
+
+    def fail(*_, **__):
+        raise RuntimeError("it failed")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    calibrate = ds.SimplexClassifier.calibrate
+    with without_pictures(eager=True), monkeypatch.context() as patch:
+        failing = lambda model, x, *rest, **options: calibrate(model, x) if x is None else fail()  # noqa: E731
+        patch.setattr(ds.SimplexClassifier, "calibrate", failing)
+        patch.setattr(ds.SimplexClassifier, "export", fail)
+        patch.setattr(run_results, "_draw", fail)
+        with incompleteness() as lacking:
+            folder = experiments.train(checked(tmp_path, *given, *calibration), verbose=0)
+    assert "calibration.method (RuntimeError: it failed); calibration.coverage (y must" in lacking[0]
+    steps = ["calibration.method", "calibration.coverage", "export", "figures"]
+    assert [*folder.read_missing()] == steps
+    assert "at least 999 samples" in read_run(folder.path).missing["calibration.coverage"]
+    assert not folder.backup.exists()
+    assert type(ds.load(folder.model).density).__name__ == "GaussianDensity"
+    metrics, trained = folder.read_metrics(), ds.load(folder.model).trainable_variables
+    assert {"accuracy", "unfamiliar_share", "training_seconds"} <= metrics.keys()
+
+    monkeypatch.setattr(commands, "fit", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(ds.SimplexClassifier, "export", lambda model, path, **options: path.mkdir())
+    changed = [*given, "calibration.method=platt", "calibration.coverage=0.8"]
+    with without_pictures(eager=True):
+        with monkeypatch.context() as patch:
+            patch.setattr(commands, "_finish", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                experiments.train(checked(tmp_path, *changed), resume=True, verbose=0)
+        with incompleteness():
+            experiments.evaluate(checked(tmp_path, *changed))
+        assert [*folder.read_missing()] == [*steps[:-1], "calibration"]
+        assert "missing  export: it was interrupted" in capsys.readouterr().out
+        experiments.train(checked(tmp_path, *changed), resume=True, verbose=0)
+        experiments.train(checked(tmp_path, *changed), resume=True)
+    assert "finished already" in capsys.readouterr().out
+    assert load_config(folder.config).calibration.method == {"name": "platt"}
+    assert (folder.read_missing(), folder.served.exists()) == ({}, True)
+    assert folder.read_metrics()["training_seconds"] == metrics["training_seconds"]
+    assert folder.read_metrics()["set_coverage"] > 0.6
+    log = folder.log.read_text()
+    assert "calibrated on 30 validation samples: PlattScaling" in log
+    assert "sets of classes from 30 validation samples" in log
+    assert "unfamiliar_share" not in folder.read_metrics()
+    model = ds.load(folder.model)
+    assert (model.density, type(model.calibration).__name__) == (None, "PlattScaling")
+    for one, other in zip(model.trainable_variables, trained, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
 def test_runs_below_the_home_folder_are_resumed(tmp_path, monkeypatch):
@@ -376,7 +498,7 @@ def test_killed_run_resumes_to_the_same_weights(finished, tmp_path, command):
     for one, other in zip(ds.load(folder.model).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert "finished already" in command("train", "--resume", *given).stdout
-    assert "seed changed" in command("train", "--resume", *given, "seed=1", code=2).stderr
+    assert "seed is 0 there and 1 here" in command("train", "--resume", *given, "seed=1", code=2).stderr
 
 
 def test_concurrent_runs_have_different_folders(tmp_path, monkeypatch):
@@ -443,6 +565,14 @@ def test_errors_are_one_line_without_traceback(arguments, message, tmp_path, com
     assert line.startswith("deepsimplex: ")
     assert message in line
     assert not list(tmp_path.rglob("model.keras"))
+
+
+@pytest.mark.filterwarnings("default:columns of:UserWarning")
+def test_warnings_are_one_line_without_code(tmp_path, command):
+    (tmp_path / "a.csv").write_text(",a,y\n" + "".join(f"{k},{k}.5,{k % 2}\n" for k in range(20)))
+    data = f"data={{name: {tmp_path / 'a.csv'}, options: {{target_column: y}}}}"
+    (line,) = command("targets", *options(tmp_path, data, "data.limit=null")).stderr.splitlines()
+    assert re.fullmatch(r"deepsimplex: warning: columns of .*a\.csv were left out, .* number 1\. .*", line)
 
 
 def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):

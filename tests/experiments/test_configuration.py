@@ -1,12 +1,16 @@
 """Configuration files: errors name the invalid key or value, and valid ones."""
 
+import inspect
+import operator
 import time
 from pathlib import Path
 
+import keras
 import pytest
 import yaml
 
-from deepsimplex.experiments import ConfigurationError, RunConfig, load_config
+import deepsimplex as ds
+from deepsimplex.experiments import ConfigurationError, RunConfig, load_config, training_run
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -114,6 +118,58 @@ def test_empty_section_has_its_defaults(key, digits):
     if inner:
         value, expected = getattr(value, inner), getattr(expected, inner)
     assert value == expected
+
+
+# Keys of the configuration with the function and the argument whose default they have.
+DEFAULTS = {
+    "seed": (ds.SimplexClassifier, "seed"),
+    "target": (ds.SimplexClassifier, "target"),
+    "distances.executor": (ds.targets.CASIMAC, "executor"),
+    "model.backbone": (ds.estimators.SimplexNetworkClassifier, "backbone"),
+    "model.head": (ds.SimplexClassifier, "head"),
+    "model.covariance": (ds.SimplexClassifier, "covariance"),
+    "model.readout": (ds.SimplexClassifier, "readout"),
+    "training.epochs": (ds.estimators.SimplexNetworkClassifier, "epochs"),
+    "training.batch_size": (ds.estimators.SimplexNetworkClassifier, "batch_size"),
+    "training.optimizer": (ds.SimplexClassifier.compile, "optimizer"),
+    "training.loss": (ds.SimplexClassifier.compile, "loss"),
+    "calibration.sets": (ds.SimplexClassifier.conformalize, "method"),
+    "export.input_dtype": (ds.SimplexClassifier.export, "input_dtype"),
+}
+# Those without such an argument; null is none, and the optimizer's rate.
+OTHERS = {"name", "output", "cache_dir", "data.name", "data.options", "data.limit", "data.validation_fraction"}
+OTHERS |= {"training.learning_rate", "training.schedule", "training.mixed_precision"}
+OTHERS |= {f"calibration.{key}" for key in ("density", "method", "coverage")}
+
+
+def keys(section: type, path: str = "") -> list[str]:
+    inner = [
+        keys(field.annotation, f"{path}{name}.") if hasattr(field.annotation, "model_fields") else [f"{path}{name}"]
+        for name, field in section.model_fields.items()
+    ]
+    return [key for part in inner for key in part]
+
+
+def test_defaults_are_those_of_python(tmp_path):
+    assert sorted(keys(RunConfig)) == sorted({*DEFAULTS, *OTHERS})
+    (tmp_path / "short.yaml").write_text("{name: short, data: {name: digits}}")
+    empty = [f"{key}=null" for key in (*DEFAULTS, "training.learning_rate") if key not in ("seed", "training.epochs")]
+    empty = [override for override in empty if override not in ("training.batch_size=null", "training.optimizer=null")]
+    for overrides in ([], empty):
+        config = load_config(tmp_path / "short.yaml", overrides)
+        for key, (function, argument) in DEFAULTS.items():
+            value = operator.attrgetter(key)(config)
+            value = value["name"] if isinstance(value, dict) else value
+            assert value == inspect.signature(function).parameters[argument].default, key
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_learning_rate_is_that_of_the_optimizer(name, tmp_path):
+    (tmp_path / "short.yaml").write_text("{name: short, data: {name: digits}}")
+    for schedule in ("constant", "cosine"):
+        config = load_config(tmp_path / "short.yaml", [f"training={{optimizer: {name}, schedule: {schedule}}}"])
+        optimizer = training_run._optimizer(config, steps_per_epoch=10)
+        assert float(optimizer.learning_rate) == pytest.approx(float(keras.optimizers.get(name).learning_rate))
 
 
 def test_overrides_fill_an_empty_section(digits):

@@ -111,6 +111,23 @@ def make_run(parent: Path, predictions: Predictions, **changes: str) -> RunFolde
     return folder
 
 
+@text_alone
+def test_page_says_what_a_run_lacks(iris, tmp_path):
+    folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
+    missing = {"calibration.method": "y must hold <both> classes", "export": "it failed"}
+    folder.write_json(folder.metrics, {"accuracy": 0.5, "missing": missing})
+    assert read_run(folder.path).missing == missing
+    report = ds.experiments.write_report(tmp_path / "page.html", [folder.path, save_coin(tmp_path)], **QUICK)
+    text = "digits/001 is incomplete: calibration.method (y must hold <both> classes); export (it failed)."
+    assert text in Page(report).text
+    assert Page(report).text.count("is incomplete") == 1
+
+
+def save_coin(folder: Path) -> Path:
+    save_predictions(folder / "coin.npz", [0, 1], [[0.5, 0.5], [0.5, 0.5]])
+    return folder / "coin.npz"
+
+
 def test_read_run_of_a_run_folder(iris, tmp_path):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     run = read_run(folder.path)
@@ -393,7 +410,7 @@ def test_report_command_writes_the_page_and_prints_its_steps(inputs, page, tmp_p
     ("arguments", "message"),
     [
         (["nowhere"], "there is no run 'nowhere'"),
-        (["pyproject.toml"], "pyproject.toml is damaged, or no .npz file"),
+        (["pyproject.toml"], "pyproject.toml is damaged, or no file of save_predictions"),
         (["tests", "--level", "2"], "level must be a number above 0 and below 1; found 2.0"),
     ],
 )

@@ -64,20 +64,9 @@ def test_least_certain_images_and_surest_mistakes_are_kept(bayes):
 def test_color_images_in_bytes_round_trip(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), np.uint8)
     save_predictions(tmp_path / "a.npz", [0, 1, 0], [[0.5, 0.5]] * 3, images=images)
-    np.testing.assert_array_equal(load_predictions(tmp_path / "a.npz").images, images)
-
-
-def test_load_predictions_of_plain_arrays(tmp_path):
-    latent = latents(2, 1)
-    np.savez(
-        tmp_path / "a.npz", y=[[0], [1]], p=[[0.9, 0.1], [0.4, 0.6]], latent_loc=latent.loc, latent_scale=latent.scale
-    )
     predictions = load_predictions(tmp_path / "a.npz")
+    np.testing.assert_array_equal(predictions.images, images)
     assert (predictions.class_names, predictions.names_classes, predictions.readout) == (("0", "1"), False, None)
-    assert predictions.y.tolist() == [0, 1]
-    np.testing.assert_array_equal(predictions.latent.loc, latent.loc)
-    np.savez(tmp_path / "b.npz", y=[0, 1], p=[[0.9, 0.1], [0.4, 0.6]], class_names=["cat", "dog"])
-    assert load_predictions(tmp_path / "b.npz").class_names == ("cat", "dog")
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
@@ -98,7 +87,7 @@ def test_truncated_file_raises(bayes, tmp_path, kept):
     file = tmp_path / "a.npz"
     save_predictions(file, y, p)
     file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(ValueError, match=r"a\.npz is damaged, or no \.npz file"):
+    with pytest.raises(ValueError, match=r"a\.npz is damaged, or no file of save_predictions"):
         load_predictions(file)
 
 
@@ -112,31 +101,9 @@ def test_failed_write_keeps_the_earlier_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
-class Harm:
-    """An object with a side effect when unpickled."""
-
-    def __reduce__(self):
-        return (pytest.fail, ("unpickled",))
-
-
-@pytest.mark.parametrize(
-    ("arrays", "message"),
-    [
-        ({"y": [0]}, "must hold the arrays y .* and p .*; p not among y"),
-        ({"y": [2], "p": [[0.5, 0.5]]}, r"a\.npz: y must.*found 2 in row 0"),
-        ({"y": [0], "p": [[0.5, np.nan]]}, r"a\.npz: p must be finite"),
-        ({"y": [0], "p": [[0.5, 0.5]], "class_names": ["a"]}, r"class_names must.*found \['a'\]"),
-        ({"y": [0], "p": [[0.5, 0.5]], "latent_loc": [[0.0]]}, "latent_loc and latent_scale belong together"),
-        ({"y": [0], "p": [[0.5, 0.5]], "class_names": np.array([Harm(), Harm()], object)}, "is damaged, or no .npz"),
-        (
-            {"y": [0], "p": [[0.5, 0.5]], "images": np.zeros((1, 2, 2)), "image_rows": [1]},
-            r"image_rows must.*found \[1\]",
-        ),
-    ],
-)
-def test_file_without_predictions_raises(tmp_path, arrays, message):
-    np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(ValueError, match=message):
+def test_other_file_raises(tmp_path):
+    np.savez(tmp_path / "a.npz", y=[0], p=[[0.5, 0.5]])
+    with pytest.raises(ValueError, match=r"a\.npz is damaged, or no file of save_predictions"):
         load_predictions(tmp_path / "a.npz")
 
 

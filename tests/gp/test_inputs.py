@@ -1,12 +1,21 @@
 """Inputs of the Gaussian processes: errors for invalid ones, fits for unusual ones."""
 
+import contextlib
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import deepsimplex as ds
+from deepsimplex._utils import memory
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
-from deepsimplex.gp.gpflow_kernels import gpflow
+from deepsimplex.gp.cholesky import SingularError
+from deepsimplex.gp.gpflow_kernels import NamedKernel, gpflow
+from deepsimplex.gp.optimize import pack, unpack
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.gp.scaling import Moments, Scaling
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.targets import CASIMAC
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 OBSERVATION = LatentGaussian(np.sin(X[:, :2]), np.full((30, 1), 0.1))
@@ -150,3 +159,46 @@ def test_width_of_constant_columns_is_one():
 def test_latents_that_are_all_equal_are_predicted(process):
     equal = LatentGaussian(np.full((30, 2), 0.1), np.full((30, 1), 0.1))
     np.testing.assert_allclose(process().fit(X, equal).predict(X + 5.0).loc, 0.1, rtol=1e-6)
+
+
+@each_process
+@pytest.mark.parametrize("kernel", ["rbf", "matern32", "given"])
+@pytest.mark.parametrize("ard", [False, True])
+def test_extreme_hyperparameters_are_finite_or_singular(process, kernel, ard):
+    """A search then backtracks. Small lengthscales enlarge the round-off of distances between nearly equal rows."""
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.ones(3)) if kernel == "given" else kernel
+    fitted = process(kernel, ard=ard and kernel in ("rbf", "matern32"), noise="learned")
+    twice = np.concatenate([X[:15], X[:15] + 1e-9])
+    objective = fitted._objective(fitted, observed_rows(twice, OBSERVATION))
+    start = pack(objective.start)
+    for shift in (-800.0, -25.0, 800.0):
+        for chosen in (slice(0, 1), slice(1, -1), slice(-1, None), slice(None)):
+            moved = start.copy()
+            moved[chosen] += shift
+            with np.errstate(all="ignore"), contextlib.suppress(SingularError):
+                objective.evaluate(unpack(moved, objective.start))
+
+
+@pytest.mark.parametrize("ard", [False, True])
+def test_rbf_kernel_is_at_most_its_variance(ard):
+    kernel = NamedKernel("rbf", ard)
+    values = [np.log(2.0), np.full(3 if ard else (), -25.0)]
+    rows = tf.constant(np.concatenate([X, X + 1e-9]))
+    for K in (kernel.matrix(kernel.bind(values), kernel.pairs(rows)), kernel.bind(values)(rows, rows[:3])):
+        assert np.max(K) <= 2.0
+
+
+def test_exact_process_of_too_many_rows_raises_before_the_target(monkeypatch):
+    monkeypatch.setattr(memory, "memory_size", lambda: 1e5)
+    labels = np.arange(60) % 3
+    many = np.random.default_rng(0).normal(size=(60, 3))
+    for classifier, message in {
+        ds.SimplexGaussianProcess(): r"exact Gaussian process of 60 rows.*'stochastic'",
+        ds.SimplexGaussianProcess(CASIMAC(lambda a, b: 1 / 0)): "exact Gaussian process of 60 rows",
+        ds.LatentRegressionClassifier(target=CASIMAC(lambda a, b: 1 / 0)): "default regressor for 60 rows",
+        ds.SimplexGaussianProcess(inference="collapsed", inducing=50): "inducing=50 of 60 rows.*fewer inducing",
+        ds.CategoricalGaussianProcess(inducing=50): "inducing=50 of 60 rows.*fewer inducing",
+    }.items():
+        with pytest.raises(MemoryError, match=message):
+            classifier.fit(many, labels)
+    ds.SimplexGaussianProcess(inference="collapsed", inducing=10, max_iter=1).fit(many, labels)

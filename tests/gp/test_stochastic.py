@@ -4,7 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 
+import deepsimplex as ds
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.collapsed_bound import block_sums
 from deepsimplex.gp.optimize import pack, unpack
@@ -59,15 +62,60 @@ def test_adam_agrees_with_keras():
 
     def step(values, sums, size, number, x):
         assert (size, len(x)) == (0.5, 10)
-        return float(number), gradients[number - 1], sums
+        return float(number), gradients[min(number, 8) - 1], sums
 
-    *_, (epoch, mean, values, _) = minibatches.train(step, start, (), samples, 0)
+    *_, (epoch, mean, values, _, _) = minibatches.train(step, start, (), samples, 0)
     assert (epoch, mean) == (4, 7.5)
     optimizer, variable = keras.optimizers.Adam(), keras.Variable(pack(start), dtype="float64")
     for number, gradient in enumerate(gradients):
         optimizer.learning_rate = 0.1 * (0.95 * 0.5 * (1.0 + np.cos(np.pi * number / 8)) + 0.05)
         optimizer.apply([tf.constant(pack(gradient) / 20)], [variable])
     np.testing.assert_allclose(pack(values), variable, rtol=1e-4)  # of steps in single precision
+
+
+@pytest.mark.parametrize("bad", [2, 5, 9])
+def test_training_goes_back_to_the_last_finite_state(bad):
+    """The ninth step is that after the last, at which the result of the eighth is checked."""
+    start, samples = {"kernel": [np.zeros(2)]}, ArraySamples(np.ones((20, 1)))
+    states = []
+
+    def step(values, sums, size, number, x):
+        states.append((values["kernel"][0].copy(), sums))
+        gradient = np.full(2, np.nan if number == bad else 1.0)
+        return float(number), {"kernel": [gradient]}, (sums[0] + 1.0,)
+
+    minibatches = Minibatches(epochs=4, batch_size=10, learning_rate=0.1, natural_step=0.5)
+    with pytest.warns(ConvergenceWarning, match=rf"after step {bad - 1}, .*Lower the learning_rate; found 0\.1"):
+        epochs = list(minibatches.train(step, start, (0.0,), samples, 0))
+    epoch, _, values, sums, is_last = epochs[-1]
+    assert (epoch, is_last, len(states)) == (min(4, (bad + 1) // 2), True, bad)
+    np.testing.assert_array_equal(values["kernel"][0], states[bad - 2][0])
+    assert sums == states[bad - 2][1]
+
+
+def test_start_that_is_not_finite_raises():
+    def step(values, sums, size, number, x):
+        return np.nan, values, sums
+
+    minibatches = Minibatches(epochs=1, batch_size=None, learning_rate=0.1, natural_step=0.5)
+    with pytest.raises(ValueError, match="not finite at the start: are features too large"):
+        list(minibatches.train(step, {"kernel": [np.zeros(2)]}, (), ArraySamples(np.ones((20, 1))), 0))
+
+
+DIVERGENT = {
+    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=10, epochs=2, learning_rate=1e4),
+    "categorical": ds.CategoricalGaussianProcess(inducing=10, epochs=2, learning_rate=1e4),
+}
+
+
+@pytest.mark.parametrize("classifier", DIVERGENT.values(), ids=DIVERGENT)
+def test_diverging_classifiers_warn_and_predict(classifier):
+    X, y = load_iris(return_X_y=True)
+    reported = []
+    with pytest.warns(ConvergenceWarning, match="Lower the learning_rate; found 10000"):
+        classifier.fit(X, y, callback=lambda step: reported.append(step.iteration))
+    assert (classifier.n_iter_, reported) == (1, [1])
+    assert classifier.score(X, y) > 0.9
 
 
 @pytest.mark.slow

@@ -33,6 +33,16 @@ def test_rows_are_true_classes_with_names():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("assigned class", "true class")
 
 
+def test_classes_are_drawn_in_the_given_order(predictions):
+    """Those of ``classes_`` are sorted, which is not the order of levels."""
+    y, p = predictions
+    levels = np.array(["high", "low", "medium", "none"])
+    (ax,) = confusion_matrix(levels[y], p, classes=levels, only=["low", "medium", "high"]).axes
+    expected = metrics.confusion_matrix(y, p.argmax(axis=1), labels=[1, 2, 0])
+    np.testing.assert_array_equal(ax.images[0].get_array(), expected)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["low", "medium", "high"]
+
+
 def test_invalid_input_raises(predictions):
     y, p = predictions
     with pytest.raises(ValueError, match=r"normalize must.*found 'ture'; did you mean"):
@@ -41,3 +51,5 @@ def test_invalid_input_raises(predictions):
         confusion_matrix(y, p, class_names=["a", "b"])
     with pytest.raises(ValueError, match=r"^y must.*found 4 in row 1"):
         confusion_matrix(y + 3, p)
+    with pytest.raises(ValueError, match=r"only must.*found \[0, 4\]"):
+        confusion_matrix(y, p, only=[0, 4])

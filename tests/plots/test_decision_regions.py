@@ -18,17 +18,11 @@ IRIS_NAMES = ["setosa", "versicolor", "virginica"]
 
 
 class Logistic:
-    """Two classes, p(1) = 1 / (1 + exp(-x0)), and a latent variance that is known."""
-
-    def __init__(self, scale=None):
-        self.scale = scale
+    """Two classes, p(1) = 1 / (1 + exp(-x0))."""
 
     def predict_proba(self, X):
         q = 1 / (1 + np.exp(-X.reshape(len(X), -1)[:, 0].astype(float)))
         return np.column_stack([1 - q, q])
-
-    def predict_latent(self, X):
-        return ds.LatentGaussian(np.zeros((len(X), 2)), self.scale(X))
 
 
 class OfImages:
@@ -280,66 +274,6 @@ def test_one_feature_is_drawn_as_curves_with_a_rug():
     assert legend_of(ax)[:3] == IRIS_NAMES
 
 
-def test_variance_of_one_feature_has_a_second_axis():
-    classifier = Logistic(lambda X: 1 + np.abs(X))
-    figure = ds.plots.decision_regions(classifier, [[-1.0], [1.0]], [0, 1], variance=True, variance_levels=[1, 3])
-    _, other = figure.axes
-    (curve,) = artists(other, "variance")
-    np.testing.assert_allclose(curve.get_ydata(), (1 + np.abs(curve.get_xdata())) ** 2)
-    assert other.get_yticks().tolist() == [1, 3]
-
-
-def triangular(X):
-    """Lower-triangular factors whose mean variance is x1 squared."""
-    scale = np.zeros((len(X), 2, 2))
-    scale[:, 0, 0] = scale[:, 1, 0] = np.abs(X[:, 1])
-    return scale
-
-
-@pytest.mark.parametrize(
-    ("scale", "variance"),
-    [
-        (None, lambda X: X[:, 1] ** 2),
-        (None, lambda X: X[:, 1:] ** 2),
-        (lambda X: np.abs(X[:, 1:]), True),
-        (lambda X: np.abs(X[:, [1, 1]]), True),
-        (triangular, True),
-    ],
-)
-def test_variance_contours_lie_at_their_levels(scale, variance):
-    figure = ds.plots.decision_regions(
-        Logistic(scale), CORNERS, SIDES, variance=variance, variance_levels=[0.25, 0.64, 99.0]
-    )
-    (contours,) = artists(figure.axes[0], "variance")
-    assert contours.levels.tolist() == [0.25, 0.64]
-    for line, level in zip(lines_of(contours), contours.levels, strict=True):
-        ends = np.abs(line[line[:, 1] != 0, 1])
-        np.testing.assert_allclose(np.median(ends), np.sqrt(level), atol=1e-3)
-    assert legend_of(figure.axes[0])[-1] == "variance σ²"
-
-
-def test_default_variance_levels_are_round_and_a_constant_has_none():
-    figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, variance=lambda X: np.abs(X[:, 1]))
-    (contours,) = artists(figure.axes[0], "variance")
-    np.testing.assert_allclose(contours.levels, [0.3, 0.6, 0.9])
-    figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, variance=lambda X: np.ones(len(X)))
-    assert not artists(figure.axes[0], "variance")
-    assert legend_of(figure.axes[0]) == ["0", "1", "p = 0.5", "p(1)"]  # of lines, those that there are
-
-
-def test_gaussian_process_variance_is_drawn():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20, 2))
-    y = np.where(X[:, 0] > 0, "right", "left")
-    classifier = ds.SimplexGaussianProcess().fit(X, y)
-    ax = ds.plots.decision_regions(classifier, X, y, variance=True, resolution=20).axes[0]
-    (contours,) = artists(ax, "variance")
-    inside = np.concatenate(lines_of(contours))[::7]
-    variances = np.square(np.asarray(classifier.predict_latent(inside).scale)[:, 0])
-    distance = np.abs(variances[:, None] - contours.levels).min(axis=1)
-    assert np.median(distance) < 0.1 * np.ptp(contours.levels)
-
-
 @pytest.mark.slow
 def test_keras_model_is_drawn_with_class_names():
     X, y = load_iris(return_X_y=True)
@@ -347,7 +281,7 @@ def test_keras_model_is_drawn_with_class_names():
     model = ds.SimplexClassifier(
         ds.backbones.mlp([4]), "vertices", num_classes=3, class_names=IRIS_NAMES, head="gaussian"
     )
-    ax = ds.plots.decision_regions(model, X, y, resolution=12, variance=True).axes[0]
+    ax = ds.plots.decision_regions(model, X, y, resolution=12).axes[0]
     assert legend_of(ax)[:3] == IRIS_NAMES
     p = model.predict_proba(grid_of(ax, 12).reshape(-1, 2).astype(np.float32))
     colors = np.array([to_rgb(color) for color, _ in class_style(3)])
@@ -391,9 +325,7 @@ def test_decision_regions_on_given_axes(tmp_path):
 
 @pytest.mark.parametrize("X", [CORNERS, CORNERS[:, :1], CORNERS[:, [0, 1, 0]] * [1, 1, -0.5]])
 def test_figure_is_not_clipped(X):
-    figure = ds.plots.decision_regions(
-        Logistic(lambda Z: np.abs(Z[:, :1])), X, SIDES, class_names=["the first class", "another"], variance=True
-    )
+    figure = ds.plots.decision_regions(Logistic(), X, SIDES, class_names=["the first class", "another"])
     figure.draw_without_rendering()
     width, height = figure.get_size_inches() * figure.dpi
     boxes = [figure.axes[0].get_tightbbox(), figure.axes[0].get_legend().get_window_extent()]
@@ -457,17 +389,6 @@ class Broken:
         ({"feature_names": "xy"}, ValueError, r"feature_names must.*found 'xy'"),
         ({"levels": [0.5, 1.5]}, ValueError, r"levels must.*found \[0\.5, 1\.5\]"),
         ({"levels": 0.5}, ValueError, r"levels must.*found 0\.5"),
-        ({"variance": "yes"}, TypeError, r"variance must.*found 'yes'"),
-        ({"variance": lambda X: 1.0}, ValueError, r"variance must.*found shape \(1,\)"),
-        ({"variance": lambda X: -np.ones(len(X))}, ValueError, r"what variance gives must.*found -1"),
-        ({"variance": lambda X: np.full(len(X), np.nan)}, ValueError, "what variance gives must be finite"),
-        ({"variance": True, "classifier": Flat(2)}, TypeError, r"predict_latent\(X\); Flat has none"),
-        ({"variance_levels": [1.0]}, ValueError, "variance_levels were given without variance"),
-        (
-            {"variance": np.sum, "variance_levels": [-1.0]},
-            ValueError,
-            r"variance_levels must.*found \[-1\.0\]",
-        ),
         ({"resolution": 1}, ValueError, r"resolution must.*found 1"),
     ],
 )

@@ -47,7 +47,7 @@ def test_borders_of_three_classes_separate_samples(n, seed, ilr):
     scores = helmert(n).T if ilr else vertices(n)
     classes = rng.choice(n, 3, replace=False)
     loc = rng.normal(size=(50, n - 1))
-    figure = latent_space(loc, np.repeat(classes, 17)[:50], classes=classes, scores=scores)
+    figure = latent_space(loc, np.repeat(classes, 17)[:50], only=classes, scores=scores)
     rays = segments(figure, 3)[0]  # the borders; after them come the directions
     places = {tuple(place) for place in marks(figure)[0].round(9)}
     a, b, c = scores[classes]
@@ -65,7 +65,7 @@ def test_common_direction_of_scores_is_removed():
     """With as many dimensions as classes, a direction common to all scores tells no class from another."""
     loc = np.random.default_rng(0).normal(size=(30, 4))
     common = 100 * np.random.default_rng(1).normal(size=(30, 1))
-    for options in ({}, {"classes": (0, 1, 3)}):
+    for options in ({}, {"only": (0, 1, 3)}):
         plain, _ = marks(latent_space(loc, scores=np.eye(4), **options))
         shifted, _ = marks(latent_space(loc + common, scores=np.eye(4), **options))
         np.testing.assert_allclose(np.abs(shifted), np.abs(plain), atol=1e-9)
@@ -96,7 +96,7 @@ def test_ellipses_contain_their_share_of_the_gaussian(covariance):
         "diagonal": rng.uniform(0.1, 0.5, (8, 3)),
         "full": np.tril(rng.uniform(-1, 1, size=(8, 3, 3))) + 1.2 * np.eye(3),
     }[covariance]
-    figure = latent_space(LatentGaussian(loc, scale), np.zeros(8, int), classes=(0, 1, 2), level=0.5)
+    figure = latent_space(LatentGaussian(loc, scale), np.zeros(8, int), only=(0, 1, 2), level=0.5)
     (ellipses,) = [artist for artist in figure.axes[0].collections if hasattr(artist, "get_widths")]
     a, b, c = vertices(4)[:3]
     basis = np.linalg.qr(np.stack([b - a, c - (a + b) / 2], axis=1))[0].T
@@ -140,9 +140,9 @@ LOC = vertices(4)
         (lambda: latent_space([["a"]]), TypeError, r"latent must.*found dtype <U1"),
         (lambda: latent_space(LOC, [0, 1, 2, 4]), ValueError, r"^y must.*found 4 in row 3"),
         (lambda: latent_space(LOC, scores=np.eye(4)), ValueError, r"scores must.*found \(4, 4\)"),
-        (lambda: latent_space(LOC, classes=(0, 1)), ValueError, r"classes must.*found \(0, 1\)"),
-        (lambda: latent_space(LOC, classes=(0, 1, 4)), ValueError, r"classes must.*found \(0, 1, 4\)"),
-        (lambda: latent_space(LOC[:1], [3], classes=(0, 1, 2)), ValueError, "have no samples"),
+        (lambda: latent_space(LOC, only=(0, 1)), ValueError, r"only must.*found \(0, 1\)"),
+        (lambda: latent_space(LOC, only=(0, 1, 4)), ValueError, r"only must.*found \(0, 1, 4\)"),
+        (lambda: latent_space(LOC[:1], [3], only=(0, 1, 2)), ValueError, "have no samples"),
         (lambda: latent_space(LOC, level=0.5), ValueError, r"level must.*found 0.5, ndarray"),
         (
             lambda: latent_space(LatentGaussian(LOC, np.ones((4, 1))), level=1.0),

@@ -163,9 +163,9 @@ def test_panels_show_curve_and_error_of_each_class(digits):
 
 
 def test_panels_of_selected_classes(digits):
-    figure = plots.classwise_reliability(*digits, classes=[7, 1], class_names=[f"${k}" for k in range(10)])
+    figure = plots.classwise_reliability(*digits, only=[7, 1], class_names=[f"${k}" for k in range(10)])
     assert [ax.get_title().split("\n")[0] for ax in figure.axes] == [r"\$7", r"\$1"]
-    assert len(plots.classwise_reliability(*digits, classes=[3]).axes) == 1
+    assert len(plots.classwise_reliability(*digits, only=[3]).axes) == 1
 
 
 def test_absent_class_has_frequency_zero():
@@ -178,9 +178,9 @@ def test_absent_class_has_frequency_zero():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classes": [0, 10]}, r"classes must.*found \[0, 10\]"),
-        ({"classes": [1, 1]}, r"classes must.*found \[1, 1\]"),
-        ({"classes": []}, r"classes must.*found \[\]"),
+        ({"only": [0, 10]}, r"only must.*found \[0, 10\]"),
+        ({"only": [1, 1]}, r"only must.*found \[1, 1\]"),
+        ({"only": []}, r"only must.*found \[\]"),
         ({"class_names": ["a"]}, r"class_names must.*found \['a'\]"),
         ({"bins": 0}, r"bins must.*found 0"),
     ],
@@ -191,7 +191,7 @@ def test_invalid_panel_arguments_raise(digits, options, message):
 
 
 def test_too_many_panels_raise():
-    with pytest.raises(ValueError, match=r"classes must.*found 60"):
+    with pytest.raises(ValueError, match=r"only must.*found 60"):
         plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
 
 

@@ -73,7 +73,7 @@ def main(
             verbose=0,
             callbacks=[_Model(board), watch],
         )
-        end = seconds(board.on_train_end)
+        board.on_train_end()
     epoch = statistics.median(watch.seconds[1:])
     measured = (watch.written, watch.predicted, watch.busy)
     written, predicted, busy = (statistics.median(times[calls:]) for times in measured)
@@ -88,7 +88,6 @@ def main(
             "beyond prediction": f"{written - predicted:.2f} s",
             "beyond prediction, processor time of the thread": f"{busy:.2f} s",
             "call over epoch": f"{written / epoch:.1%}",
-            "end of training: embedding projector and prediction": f"{end:.2f} s",
         }.items()
     )
     table.write(output)

@@ -4,7 +4,7 @@
 
 Files of every kind that deepsimplex writes are cut short, have bits flipped, blocks zeroed and parts exchanged, or lie
 about their size; then they are read as a user reads them. A refusal counts if deepsimplex raised it and it names the
-file. Caches and searches may warn and compute again; an unfinished training may go on from its earlier state.
+file. Caches may warn and compute again; an unfinished training may go on from its earlier state.
 """
 
 import shutil
@@ -27,7 +27,6 @@ import typer
 import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex._utils.progress import progress
-from deepsimplex.distances import CheckpointWarning, checkpoint, class_neighbors
 from deepsimplex.experiments.backup import WEIGHTS, Backup, repair_backup
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.export import load_served
@@ -87,30 +86,6 @@ def _check_configuration(folder: Path) -> None:
     RunFolder(folder).check_same(_configuration(), list(experiments.RunConfig.model_fields), "begin anew")
 
 
-def _cut_search(folder: Path) -> None:
-    """Search neighbors, and stop after a number of checkpoints."""
-    keep, visits = checkpoint.Checkpoint.keep, []
-
-    def visiting(self: Any, state: Any) -> None:
-        keep(self, state)
-        visits.append(1)
-        if len(visits) == 5:
-            raise KeyboardInterrupt
-
-    checkpoint.Checkpoint.keep, between = visiting, checkpoint.SECONDS_BETWEEN  # type: ignore[method-assign]
-    checkpoint.SECONDS_BETWEEN = 0.0
-    try:
-        with suppress(KeyboardInterrupt):
-            _search(folder)
-    finally:
-        checkpoint.Checkpoint.keep, checkpoint.SECONDS_BETWEEN = keep, between  # type: ignore[method-assign]
-
-
-def _search(folder: Path) -> list[Any]:
-    neighbors = class_neighbors(X, Y, "euclidean", 2, block_bytes=2**10, checkpoint=folder)
-    return [neighbors.distances, neighbors.indices]
-
-
 def _estimator(make: Callable[[], Any]) -> Kind:
     return Kind(
         lambda folder: make().fit(X.astype(float), Y).save(folder / "saved.npz"),
@@ -139,7 +114,6 @@ KINDS = {
         lambda folder: ds.targets.CASIMAC("euclidean", cache_dir=folder).fit_transform(X, Y),
         lambda folder: ds.targets.CASIMAC("euclidean", cache_dir=folder).fit_transform(X, Y).loc,
     ),
-    "unfinished search of neighbors": Kind(_cut_search, _search),
     "backup of a training": Kind(_train_with_backup, _resume, lambda folder: (folder / WEIGHTS).unlink()),
     "configuration of a run": Kind(
         lambda folder: (folder / "config.yaml").write_text(_configuration().as_yaml()), _check_configuration
@@ -160,8 +134,7 @@ def outcome(kind: Kind, folder: Path, expected: list[list[Any]]) -> tuple[str, s
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for category in (TargetCacheWarning, CheckpointWarning):
-                warnings.simplefilter("ignore", category)
+            warnings.simplefilter("ignore", TargetCacheWarning)
             values = answers(kind, folder)
     except Exception as error:
         raised = Path(traceback.extract_tb(error.__traceback__)[-1].filename)

@@ -113,14 +113,12 @@ VALUES: dict[str, Any] = {
 REGIONS: dict[str, Any] = {
     **{"classifier": estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), "X": X[:, :2], "prototypes": X[:3, :2]},
     **{"prototype_labels": Y[:3], "feature_names": ["u", "v"], "levels": [0.5], "resolution": 8},
-    **{"variance": lambda x: np.square(x).sum(axis=1), "variance_levels": [0.5, 1.0]},
 }
 READ: dict[str, Any] = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
 SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
     "uncertainty": [{"by": "entropy", "y": None}, {"by": "likelihood"}],
-    "corrupt": [{"name": name, "severity": 1} for name in ("rotation", "shot_noise", "pixelation")],
     "ability_to_separate": [{"assigned": Y}, {"assigned": np.array(CLASSES)[Y], "classes": CLASSES}],
     "standardized_memberships": [{"scores": X, "kind": kind} for kind in ("softmax", "ranks")]
     + [{"scores": X, "kind": "shift", "zero": -9.0}],
@@ -343,9 +341,6 @@ def _datasets() -> list[Call]:
         Call("npz", _written(lambda path, **a: np.savez(path, **a), datasets.load, ".npz"), arrays, aliases=known),
         Call("csv", _written(write_csv, read_csv, ".csv"), {"rows": rows, "separator": ",", "header": "a,b,c,d,y"},
              aliases=known),
-        Call("predictions", _written(lambda path, **a: np.savez(path, **a), experiments.load_predictions, ".npz"),
-             {"y": Y, "p": P, "latent_loc": LATENT["loc"], "latent_scale": LATENT["scale"]},
-             aliases=dict.fromkeys(("y", "p", "latent_loc", "latent_scale"), whole)),
         Call("ds.load", ds.load, {"filepath": FOLDER / "model.npz"}, aliases={"filepath": whole}),
         *(Call(f"ds.load {kind}", _written(write_bytes, ds.load, kind), content, aliases=known)
           for kind in (".npz",)),

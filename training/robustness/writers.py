@@ -53,9 +53,7 @@ def read_backup(folder: Path) -> Any:
 def _cache(folder: Path, distances: Any) -> Any:
     """Return the distances in the cache of targets, or write these into it and return them."""
     indices = np.zeros(distances.shape, np.int64)
-    return cached_search(
-        folder, "key", X.shape, lambda checkpoint: ds.distances.Neighbors(distances, indices), resumes=False
-    ).distances
+    return cached_search(folder, "key", X.shape, lambda: ds.distances.Neighbors(distances, indices)).distances
 
 
 def _when_there(name: str, read: Callable[[Path], Any]) -> Callable[[Path], Any]:

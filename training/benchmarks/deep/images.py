@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import deepsimplex as ds
+from training.benchmarks.deep.corruptions import CORRUPTIONS, corrupt
 
 Images = NDArray[np.float32]
 CORRUPTED, FAR = 2000, 2000  # images of each kind
@@ -85,6 +86,6 @@ def load(name: str, size: Size, folder: Path, held_out: bool) -> Data:
 
 def corrupted(data: Data) -> Iterator[tuple[str, Images]]:
     """The first test images under every corruption at every severity."""
-    for name in ds.evaluation.CORRUPTIONS:
+    for name in CORRUPTIONS:
         for severity in SEVERITIES:
-            yield f"{name}-{severity}", ds.evaluation.corrupt(data.x_test[:CORRUPTED], name, severity, seed=0)
+            yield f"{name}-{severity}", corrupt(data.x_test[:CORRUPTED], name, severity)

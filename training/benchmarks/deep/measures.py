@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 
 import deepsimplex as ds
+from training.benchmarks.deep.corruptions import CORRUPTIONS
 from training.benchmarks.deep.images import CORRUPTED, SEVERITIES, Data, Images, corrupted
 from training.benchmarks.deep.methods import Trained
 
@@ -44,7 +45,7 @@ def measures(predicted: Mapping[str, NDArray[Any]], data: Data) -> dict[str, flo
         **_sets(y, p),
     }
     by_corruption: dict[str, list[dict[str, float]]] = {}
-    for name in (f"{name}-{severity}" for name in ds.evaluation.CORRUPTIONS for severity in SEVERITIES):
+    for name in (f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES):
         if name in predicted:
             by_corruption.setdefault(name.rpartition("-")[0], []).append(_scores(y[:CORRUPTED], predicted[name]))
     for score in ("accuracy", "NLL", "Brier", "ECE") if by_corruption else ():

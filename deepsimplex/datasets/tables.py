@@ -1,0 +1,153 @@
+"""Read CSV tables with a column of labels."""
+
+import csv
+import io
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex.datasets.labeled import Source
+
+DELIMITERS = ",;\t"
+MISSING = ("", "nan", "na", "n/a", "<na>", "null", "?")
+INDEX_NAMES = ("id", "index", "level_0")  # of columns that number the rows
+BOOLEANS = {"true": 1.0, "false": 0.0}
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> Source:
+    """Read a table with a header; every column but ``target_column`` holds finite numbers, or true and false.
+
+    Values are separated by commas, semicolons or tabs. Labels are names of classes, numbered in sorted order, which is
+    that of the numbers if all are numbers.
+
+    Raises
+    ------
+    ValueError
+        If this does not hold; the message names all columns or lines with invalid values.
+
+    Warns
+    -----
+    UserWarning
+        When columns are left out: those without a name, and those named "index" or "id" that count the rows.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+        header, lines = _rows(text, str(target_column))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} must be a comma-separated table in UTF-8; {error}") from error
+    if len(header) < 2:
+        raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
+    if target_column is None or str(target_column) not in header:
+        raise ValueError(
+            f"target_column must name the column of labels in {path}, one of {header}; found {target_column!r}"
+        )
+    if wrong := [line for line, row in lines.items() if len(row) != len(header)]:
+        raise ValueError(
+            f"every line of {path} must have {len(header)} values, as the header; found {len(lines[wrong[0]])} in line "
+            f"{listed(wrong)}"
+        )
+    if not lines:
+        raise ValueError(f"{path} must hold rows under its header; found none")
+    target = header.index(str(target_column))
+    columns = dict(enumerate(zip(*lines.values(), strict=True)))
+    labels = columns.pop(target)
+    if missing := [line for line, label in zip(lines, labels, strict=True) if label.lower() in MISSING]:
+        raise ValueError(
+            f"column {header[target]!r} of {path} must name a class in every line; found {lines[missing[0]][target]!r} "
+            f"in line {listed(missing)}. Fill it, delete such lines, or give the class another name"
+        )
+    indices = [k for k, values in columns.items() if _is_index(header[k], values)]
+    names = [name for k, name in enumerate(header) if k not in indices]
+    if len(names) < 2 or len({*names}) < len(names):
+        raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
+    if indices:
+        left_out = listed(repr(header[k]) if header[k] else f"number {k + 1}" for k in indices)
+        warn_caller(
+            f"columns of {path} were left out, as they number the rows or have no name: {left_out}. Write tables with "
+            "to_csv(index=False); a column that is to be used needs another name"
+        )
+    features = {header[k]: values for k, values in columns.items() if k not in indices}
+    x = np.array([[_number(value) for value in values] for values in features.values()]).T
+    _check_finite(x, features, [*lines], path)
+    numbers, class_names = _classes(labels)
+    return Source(x, numbers, None, class_names)
+
+
+def _rows(text: str, target: str) -> tuple[list[str], dict[int, list[str]]]:
+    """Return the header, and the rows by line number, split so that the header has the target, or else most names."""
+
+    def reader(delimiter: str) -> Any:
+        return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+
+    def header(delimiter: str) -> list[str]:
+        return [column.strip() for column in next(reader(delimiter), [])]
+
+    delimiter = max(DELIMITERS, key=lambda delimiter: (target in header(delimiter), len(header(delimiter))))
+    rows = reader(delimiter)
+    next(rows, None)
+    numbered = ((rows.line_num, [value.strip() for value in row]) for row in rows if row)
+    return header(delimiter), dict(numbered)
+
+
+def _is_index(name: str, values: tuple[str, ...]) -> bool:
+    """Return whether a column is the index that pandas and R write: without a name, or the numbers of the rows."""
+    if not name or re.fullmatch(r"Unnamed: \d+(\.\d+)*", name):
+        return True
+    return name.lower() in INDEX_NAMES and any(
+        values == tuple(map(str, range(start, start + len(values)))) for start in (0, 1)
+    )
+
+
+def _number(value: str) -> float:
+    """Return the number that a text holds, NaN for other texts and for numbers beyond single precision."""
+    try:
+        number = BOOLEANS[value.lower()] if value.lower() in BOOLEANS else float(value)
+    except ValueError:
+        return math.nan
+    return math.nan if "_" in value or abs(number) > LARGEST else number
+
+
+def _check_finite(
+    x: NDArray[np.float64], features: dict[str, tuple[str, ...]], lines: list[int], path: str | os.PathLike[str]
+) -> None:
+    wrong = []
+    for (name, values), column in zip(features.items(), x.T, strict=True):
+        rows = np.flatnonzero(np.isnan(column))
+        if len(rows):
+            many = f" and {len(rows) - 1} other lines" if len(rows) > 1 else ""
+            wrong.append(f"{values[rows[0]]!r} in line {lines[rows[0]]}{many} of column {name!r}")
+    if wrong:
+        decimals = " Write decimals with a point." if re.search(r"'[+-]?\d+,\d+' in", wrong[0]) else ""
+        raise ValueError(
+            f"every column of {path} but that of labels must hold finite numbers; found "
+            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines"
+        )
+
+
+def _classes(labels: tuple[str, ...]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return class numbers [N], and the names of the classes: numbers without a fraction as whole ones."""
+    values: list[Any]
+    try:
+        values = [_label_number(label) for label in labels]
+        classes = sorted(set(values))
+    except ValueError:
+        values, classes = [*labels], sorted(set(labels))
+    numbers = {value: number for number, value in enumerate(classes)}
+    return np.array([numbers[value] for value in values]), [str(value) for value in classes]
+
+
+def _label_number(label: str) -> int | float:
+    if "_" in label:
+        raise ValueError("digits joined by underscores are a name")
+    try:
+        return int(label)
+    except ValueError:
+        number = float(label)
+        return int(number) if number.is_integer() else number
