@@ -118,6 +118,7 @@ class ClosedFormHead(Head):
         options = {"trainable": False, "autocast": False}
         double = {"dtype": "float64", **options}
         self.points = self.add_weight((M, d), "zeros", name="points", dtype="float32", **options)
+        self.squares = self.add_weight((M,), "zeros", name="squares", **double)  # of the points' lengths
         self.kernel_numbers = self.add_weight((11,), "ones", name="kernel_numbers", **double)
         self.center = self.add_weight((d,), "zeros", name="center", **double)
         self.feature_scale = self.add_weight((d,), "ones", name="feature_scale", **double)
@@ -301,6 +302,7 @@ class ClosedFormHead(Head):
         loc, scale = regression.weights(self._positions)
         rest = (0, self.inducing - M)  # rows without weight
         self.points.assign(np.pad(regression.points, (rest, (0, 0))))
+        self.squares.assign(np.pad(np.sum(np.square(regression.points), axis=1), rest))
         self.kernel_numbers.assign(
             [
                 *kernel.coefficients,
@@ -330,13 +332,14 @@ class ClosedFormHead(Head):
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]
         dtype = precise_dtype()
-        numbers, center, scale, points, loc_weights, scale_weights, unit = (
+        numbers, center, scale, points, squares, loc_weights, scale_weights, unit = (
             ops.cast(weight, dtype)
             for weight in (
                 self.kernel_numbers,
                 self.center,
                 self.feature_scale,
                 self.points,
+                self.squares,
                 self.loc_weights,
                 self.scale_weights,
                 self.unit,
@@ -344,7 +347,7 @@ class ClosedFormHead(Head):
         )
         kernel = FeatureKernel(numbers[:4], numbers[4], numbers[5], numbers[6], numbers[7], center, scale, 1.0)
         U = kernel.transform(ops.cast(features, dtype))
-        k = kernel(U, points)  # [N, M]
+        k = kernel(U, points, squares)  # [N, M]
         variance = kernel.variance(U) - ops.sum(ops.square(ops.matmul(k, scale_weights)), axis=1)
         variance = unit**2 * ops.maximum(variance, 0.0)[:, None]
         loc = ops.cast(ops.matmul(k, loc_weights), self._output_dtype)

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from deepsimplex.kernels.stationary import Kernel, operations, squared_distances
+from deepsimplex.kernels.stationary import Kernel, operations, squared_distances, without_rounding
 
 Transformation = Literal["raw", "unit", "root", "root_unit", "standardized"]
 TRANSFORMATIONS: tuple[Transformation, ...] = ("raw", "unit", "root", "root_unit", "standardized")
@@ -101,9 +101,15 @@ class FeatureKernel:
         X = (X - self.center) / self.scale
         return X.astype(np.float32).astype(np.float64) if xp is np else ops.cast(ops.cast(X, "float32"), X.dtype)
 
-    def __call__(self, U: Any, V: Any) -> Any:
-        """Kernel values [N, M] of transformed features U [N, d] and V [M, d]."""
-        return self.of_pairs(squared_distances(U, V), operations(U, V).matmul(U, operations(V).transpose(V)))
+    def __call__(self, U: Any, V: Any, squares: Any = None) -> Any:
+        """Kernel values [N, M] of transformed features U [N, d] and V [M, d]; ``squares`` [M] are those of V's rows."""
+        xp = operations(U, V)
+        if squares is None:
+            squares = xp.sum(V * V, axis=1)
+        products = xp.matmul(U, xp.transpose(V))
+        # Transformed rows are centered: the expansion of the square loses no digits.
+        squares = xp.sum(U * U, axis=1)[:, None] + squares
+        return self.of_pairs(without_rounding(squares - 2.0 * products, squares, U.shape[1]), products)
 
     def of_pairs(self, squared: Any, products: Any) -> Any:
         """Kernel values of pairs of transformed rows with these squared distances and inner products."""

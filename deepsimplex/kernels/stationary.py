@@ -37,8 +37,21 @@ def squared_distances(X: Any, Y: Any) -> Any:
     X, Y = X - center, Y - center
     squares = xp.sum(X * X, axis=1)[:, None] + xp.sum(Y * Y, axis=1)
     squared = squares - 2.0 * xp.matmul(X, xp.transpose(Y))
-    # What may be rounding is zero: its square root, which rough kernels take, would be a distance of equal rows.
-    rounding = 4.0 * X.shape[1] ** 0.5 * float(np.finfo(keras.backend.standardize_dtype(X.dtype)).eps)
+    return without_rounding(squared, squares, X.shape[1])
+
+
+def without_rounding(squared: Any, squares: Any, terms: int) -> Any:
+    """Set squared distances to zero that may be rounding, given the sums of the squares of both rows.
+
+    The square root, which rough kernels take, would make a distance of equal rows of it.
+
+    Examples
+    --------
+    >>> without_rounding(np.array([1e-16, 1.0]), np.array([1.0, 2.0]), 4)
+    array([0., 1.])
+    """
+    xp = operations(squared)
+    rounding = 4.0 * terms**0.5 * float(np.finfo(keras.backend.standardize_dtype(squared.dtype)).eps)
     return xp.where(squared > rounding * squares, squared, 0.0)
 
 
