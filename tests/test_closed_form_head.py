@@ -85,6 +85,14 @@ def test_other_targets_of_labels(digits, target):
     assert ds.evaluation.negative_log_likelihood(y_test, readout(head(x_test)).numpy()) < 0.4
 
 
+def test_adapting_solves(digits, solved):
+    x, y, x_test, _ = digits
+    head = ds.heads.ClosedFormHead(10, 320).adapt(x, y)
+    assert head.adapted
+    assert not head.trainable_weights + solved[1].trainable_weights
+    np.testing.assert_allclose(head(x_test)["loc"], solved[0](x_test)["loc"], atol=1e-6)
+
+
 def test_streams_images_and_soft_labels_give_the_same_head(digits):
     x, y, x_test, _ = digits
     backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()])

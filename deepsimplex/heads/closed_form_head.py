@@ -129,6 +129,13 @@ class ClosedFormHead(Head):
         self.gram = self.add_weight((M, M), "zeros", name="gram", **double)
         self.moments = self.add_weight((M, self.num_classes), "zeros", name="moments", **double)
 
+    def adapt(
+        self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
+    ) -> Self:
+        """Call ``solve`` and return the head itself."""
+        self.solve(x, y, backbone, seed=seed)
+        return self
+
     def solve(
         self,
         x: Any,

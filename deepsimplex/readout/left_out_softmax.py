@@ -19,9 +19,9 @@ from deepsimplex.readout.score_matrix import Scores
 class LeftOutSoftmax(Readout):
     """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of the scores s = S mu of the mean mu.
 
-    Its numbers are weights: ``adapt`` fits them to left-out latents, so that probabilities are calibrated without
-    held-out samples. The variance of the latents does not enter: given the mean it does not predict errors of
-    left-out samples. Until then probabilities are softmax(s).
+    Its numbers are weights, which are not trained: ``adapt`` fits them to left-out latents, so that probabilities are
+    calibrated without held-out samples. The variance of the latents does not enter: given the mean it does not predict
+    errors of left-out samples. Until then probabilities are softmax(s).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class LeftOutSoftmax(Readout):
         """Create the weights."""
         n = Scores(self.scores, input_shape["loc"][-1]).num_classes
         start = np.array([1.0, 0.0, 1.0, 0.0])
-        options = {"dtype": "float32", "autocast": False}
+        options = {"dtype": "float32", "autocast": False, "trainable": False}
         self.numbers = self.add_weight((4,), lambda *_, **__: start, name="numbers", **options)
         self.offset = self.add_weight((n,), "zeros", name="offset", **options)
         self.matrix = self.add_weight((n, n), "zeros", name="matrix", **options)
