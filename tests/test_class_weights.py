@@ -98,6 +98,17 @@ def test_class_weights_are_those_of_the_latest_training():
         np.testing.assert_array_equal(model.unweighted_readout.class_weight, [1.0, 1.0])
 
 
+def test_evaluation_before_training_does_not_keep_its_class_weights():
+    x, y = samples(60, 4)
+    network = keras.Sequential([keras.layers.Dense(4, "tanh")])  # built by the first samples
+    model = ds.SimplexClassifier(network, "vertices", num_classes=2, head="gaussian")
+    model.compile(loss="sparse_categorical_crossentropy")
+    model.evaluate(x, y, verbose=0)
+    model.fit(x, y, class_weight={1: 50.0}, verbose=0)
+    expected = ds.evaluation.negative_log_likelihood(y, model.predict(x, verbose=0))
+    assert model.evaluate(x, y, verbose=0) == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("readout", ["argmax", "softmax"])
 def test_equal_class_weights_change_nothing(readout):
     x, _ = samples(40, 3)

@@ -30,10 +30,10 @@ def unfitted(head="gaussian", target="vertices", loss=None, **options):
     return model
 
 
-def make(x=X, density=None, calibration=None, sets=None, **options):
+def make(x=X, density=None, calibration=None, sets=None, class_weight=None, **options):
     """A fitted classifier, with density, calibration and prediction sets as asked for."""
     model = unfitted(**options)
-    model.fit(x, Y, batch_size=60, verbose=0)
+    model.fit(x, Y, batch_size=60, verbose=0, class_weight=class_weight)
     if density is not None:
         model.fit_density(X, Y, density)
     if calibration is not None:
@@ -51,7 +51,7 @@ MODELS = {
     "ilr": lambda: make(target="ilr", density="relative_mahalanobis", calibration="isotonic"),
     "latent calibration": lambda: make(head="prototypes", calibration="latent", sets="raps"),
     "composition": lambda: make(target="casimac", loss=ds.losses.Composition()),
-    "bytes": lambda: make(x=BYTES),
+    "bytes, class weights": lambda: make(x=BYTES, class_weight={0: 2.0, 1: 0.5}),
     "embedding": lambda: make(target=ds.targets.CASIMAC(ds.distances.Embedding(network()))),
 }
 
@@ -122,6 +122,7 @@ def outputs(model):
     """Everything that a user sees of a classifier."""
     seen = {"p": np.asarray(model(X)), "names": model.class_names}
     seen |= {"adapted": model.head.adapted, "pixel scale": float(model.class_probabilities.pixel_scale.numpy())}
+    seen |= {"class weights": model.unweighted_readout.class_weight.numpy()}
     seen |= {"tau": float(model.class_probabilities.tau.numpy()), "target": model.target.state()}
     seen["fitted"] = {name: part and part.get_config() for name, part in model.after_training.components().items()}
     if model.density is not None:
@@ -176,6 +177,16 @@ def test_other_weights_remove_what_was_fitted(models, tmp_path):
     assert model.calibration is None
 
 
+@pytest.mark.filterwarnings("ignore:.*could not be loaded")
+def test_file_of_a_model_of_other_classes_gives_weights_alone(models, tmp_path):
+    models("prototypes").save_weights(tmp_path / "model.weights.h5")
+    model = ds.SimplexClassifier(network(), "vertices", 4, head="gaussian")
+    model.load_weights(tmp_path / "model.weights.h5", skip_mismatch=True)
+    np.testing.assert_array_equal(model.backbone.get_weights()[0], models("prototypes").backbone.get_weights()[0])
+    assert model.calibration is None
+    assert model(X).shape == (60, 4)
+
+
 def test_predictions_follow_the_weights(models):
     """Traced functions hold a calibration."""
     model, plain = keras.models.clone_model(models("variational")), unfitted("gaussian")
@@ -214,8 +225,8 @@ def test_loss_of_a_copy_is_that_of_the_model(models):
 
 
 def test_pixel_scale_is_that_of_the_first_fit(models):
-    model = keras.models.clone_model(models("bytes"))
-    model.set_weights(models("bytes").get_weights())
+    model = keras.models.clone_model(models("bytes, class weights"))
+    model.set_weights(models("bytes, class weights").get_weights())
     model.fit(X, Y, batch_size=60, verbose=0)
     assert float(model.class_probabilities.pixel_scale.numpy()) == 1.0
 

@@ -506,7 +506,7 @@ CERTAIN = {
     "diagonal": ds.LatentRegressionClassifier(BayesianRidge(), "ilr"),
     "class without samples": ds.GLVQ(classes=[0, 1, 2, 3]),
     "GPLVQ": ds.GPLVQ(),
-    "single precision": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, "vertices", epochs=2),
+    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, "vertices", epochs=2),
 }
 
 

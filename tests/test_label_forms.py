@@ -132,8 +132,8 @@ def test_metrics_of_two_classes_in_fit_and_files(tmp_path):
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), "vertices", num_classes=2, head="gaussian")
     names = ["AUC", "Precision", "Recall"]
     model.compile(metrics=["accuracy", *names, km.MeanSquaredError(name="mse")], weighted_metrics=["f1_score"])
-    stopping = keras.callbacks.EarlyStopping("val_AUC", mode="max", patience=5)
-    history = model.fit(x, y, validation_data=(x, y), epochs=2, verbose=0, callbacks=[stopping]).history
+    callbacks = [keras.callbacks.EarlyStopping(f"val_{name}") for name in ("AUC", "accuracy", "mse", "Recall")]
+    history = model.fit(x, y, validation_data=(x, y), epochs=2, verbose=0, callbacks=callbacks).history
     p = model.predict(x, verbose=0)
     assert history["val_Precision"][-1] == pytest.approx(value_of(km.Precision(), y, p[:, 1]), rel=1e-5)
     assert history["val_AUC"][-1] == pytest.approx(value_of(km.AUC(), y, p[:, 1]), rel=1e-3)

@@ -95,3 +95,5 @@ def test_names_without_classes_raise(name):
     function = FUNCTIONS[name]
     with pytest.raises(TypeError, match=r"must hold class numbers 0\.\.2; found dtype <U.*classes="):
         function(**arguments(function, np.array(NAMES)[Y]))
+    with pytest.raises(ValueError, match=r"must hold class numbers 0\.\.2; found 3 in row .*classes="):
+        function(**arguments(function, Y + 1))

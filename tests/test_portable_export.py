@@ -165,6 +165,31 @@ def test_tf2onnx_conversions_are_restored_after_export(samples, tmp_path):
     assert all(handler.__module__.startswith("tf2onnx.") for handler in handlers)
 
 
+def test_litert_weights_of_fewer_bits(samples, tmp_path):
+    model, (x, _) = make(samples, 3), samples
+    for optimizations in ([], [tf.lite.Optimize.DEFAULT]):
+        model.export(tmp_path / "m.tflite", format="litert", optimizations=optimizations)
+        p = run_litert(tmp_path / "m.tflite", x[:7])["class_probabilities"]
+        np.testing.assert_allclose(p, model.predict_proba(x[:7]), atol=0.02 if optimizations else 1e-5)
+    with pytest.raises(TypeError, match=r"^optimizations must be given with format='litert'.*found format='onnx'"):
+        model.export(tmp_path / "m.onnx", format="onnx", optimizations=[])
+    with pytest.raises(ValueError, match=r"^representative_dataset must not be given"):
+        model.export(tmp_path / "n.tflite", format="litert", representative_dataset=lambda: iter(()))
+    with pytest.raises(ValueError, match="optimisations"):
+        model.export(tmp_path / "n.tflite", format="litert", optimisations=[])
+    assert {path.name for path in tmp_path.iterdir()} == {"m.tflite"}
+
+
+@pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")
+def test_litert_of_quantized_model_raises_before_writing(samples, tmp_path):
+    model = make(samples, 3)
+    model.quantize("int8")
+    with pytest.raises(ValueError, match=r"^format='litert' cannot hold this model: .*export before it") as raised:
+        model.export(tmp_path / "m.tflite", format="litert")
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @each_format
 def test_unsupported_operations_raise_before_writing(format, samples, tmp_path):
     model = make(samples, 3, readout="softmax")

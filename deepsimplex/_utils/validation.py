@@ -240,7 +240,7 @@ def check_labels(
     num_classes : int, optional
         Number of classes n, at least ``least_classes``. None takes the largest label plus one, or the columns of y.
     name, of, hint : str
-        Names of the argument and of the array beside it, and what to do with labels that are no numbers, for messages.
+        Names of the argument and of the array beside it, and what to do with other labels, for messages.
     rows : int, optional
         Number of samples N, which may be 0. None takes any of at least one.
     soft : bool
@@ -288,7 +288,8 @@ def check_labels(
     if wrong.any():
         row = int(np.argmax(wrong))
         wanted += f" to {largest}" if num_classes is None and labels[row] > largest else ""
-        raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
+        advice = f". {hint}" if hint else ""
+        raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}{advice}")
     n = num_classes or int(labels.max(initial=0)) + 1
     if n < least_classes:
         raise ValueError(f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes")
@@ -394,8 +395,7 @@ def check_class_weight(given: Any, classes: Sequence[Any], hint: str = "dict(enu
         if not isinstance(known, Hashable) or known not in weights:
             shown = ", ".join(map(repr, [*weights][:10])) + (", ..." if len(weights) > 10 else "")
             raise ValueError(f"class_weight must hold weights of the classes {shown}; found the class {known!r}")
-        largest = float(np.finfo(np.float32).max)
-        weights[known] = check_number(weight, f"class_weight[{known!r}]", least=0, below=largest)
+        weights[known] = check_number(weight, f"class_weight[{known!r}]", least=0, below=1e38)  # single precision
     if not any(weights.values()):
         raise ValueError("class_weight must not be 0 for every class; found zeros")
     return weights

@@ -264,10 +264,14 @@ class CalibratedNetwork(SimplexNetwork):
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """Load a file of ``save_weights``, with calibration, sets and density; arguments as in keras.Model.
 
+        With ``skip_mismatch`` the weights alone are loaded.
         If the file holds none of these and other weights, what this model has of them is removed, with a warning.
         """
+        fitted = self.after_training.components()
         with self._replaced_weights("load_weights"):
             super().load_weights(filepath, skip_mismatch, **kwargs)
+            if skip_mismatch:  # the file's was fitted to all of its weights
+                vars(self.after_training).update(fitted)
 
     def get_weights(self) -> list[np.ndarray]:
         """Return the weights, followed by the arrays of calibration, sets and density, if they are fitted."""

@@ -22,6 +22,12 @@ class ConvertedMetric(keras.metrics.Metric):
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric, self.forms = metric, forms
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the metric, such as the direction that callbacks look for."""
+        if name == "metric":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.metric, name)
+
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Add a batch: labels [N] or [N, n], class probabilities [N, n], weights [N]."""
         arguments = {} if sample_weight is None else {"sample_weight": sample_weight}

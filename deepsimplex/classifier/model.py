@@ -93,6 +93,12 @@ class SimplexClassifier(CalibratedNetwork):
     class probabilities takes all its points in every step, which then takes several times as long. To avoid this, use
     ``ArgmaxReadout(num_points=32)``, or an isotropic covariance, which is read out exactly.
 
+    On a functional or sequential backbone ``inputs`` and ``outputs`` are connected to its layers:
+    ``keras.Model(model.inputs, [model.get_layer("conv2d").output, *model.outputs])`` is what Grad-CAM needs.
+
+    Density, calibration and prediction sets are copied with the weights, by files, ``get_weights`` and pickles; a clone
+    has the architecture alone.
+
     Created inside the scope of a ``tf.distribute.Strategy``, the model is trained under that strategy, with the losses
     and weights of a single device; ``fit`` raises an error if weights or optimizer were made outside.
 
@@ -343,7 +349,7 @@ class SimplexClassifier(CalibratedNetwork):
         labels, missing = self._training_labels("evaluate"), None
         if not self.training_loss.is_ready:
             missing = f"what fit computes of the training samples: {self.training_loss.how_to_adapt}"
-        self._check_inputs(samples.spec[0])
+        self._build_network(samples.spec[0])
         if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
                 missing = (
@@ -388,15 +394,22 @@ class SimplexClassifier(CalibratedNetwork):
         if strategy.num_replicas_in_sync > 1:
             check_made_in_scope(self, strategy)
         spec = samples.spec[0]
-        self._check_inputs(spec)
-        self._observe_dtypes(spec)
+        self._build_network(spec)
         with strategy.scope():
-            if not self.built:
-                self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
-            self.class_probabilities.pixel_scale.assign(_pixel_scale(samples))
+            # Workers may read files of their own, and none the files of another.
+            observed = self._workers().from_chief(lambda: {"pixel_scale": np.float32(_pixel_scale(samples))})
+            self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
+
+    def _build_network(self, spec: Any) -> None:
+        """Check the specification of samples, and create the weights: steps that were traced before lack some."""
+        self._check_inputs(spec)
+        self._observe_dtypes(spec)
+        if not self.built:
+            with self.distribute_strategy.scope():
+                self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
 
     def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.

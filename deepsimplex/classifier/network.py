@@ -304,8 +304,8 @@ class SimplexNetwork(keras.Model):
         dtypes = keras.tree.flatten(self._input_dtypes) if self._input_dtypes else [keras.config.floatx()] * len(shapes)
         for leaf, dtype in zip(leaves, dtypes, strict=False) if len(leaves) == len(dtypes) else ():
             if is_text(leaf) != (dtype == "string"):
-                wanted = "text" if dtype == "string" else f"numbers, as the backbone's input of dtype {dtype}"
-                raise TypeError(f"x must hold {wanted}; found dtype {_dtype_name(leaf.dtype)}")
+                kind = "text" if dtype == "string" else f"numbers, as the backbone's input of dtype {dtype}"
+                raise TypeError(f"x must hold {kind}; found dtype {_dtype_name(leaf.dtype)}")
         for leaf, expected in zip(leaves, shapes, strict=False) if len(leaves) == len(shapes) else ():
             if getattr(leaf.shape, "rank", 0) is None or _fits(tuple(leaf.shape[1:]), wanted := tuple(expected[1:])):
                 continue

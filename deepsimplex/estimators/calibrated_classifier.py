@@ -324,7 +324,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         check_choice(format, "format", self._formats)
         if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32":
             remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
-            warn_of_rounding(*self.feature_range_, remedy, getattr(self, "feature_names_in_", None))
+            lower, upper = self.feature_range_
+            warn_of_rounding(lower, upper, remedy, getattr(self, "feature_names_in_", None))
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
         options: dict[str, Any] = {

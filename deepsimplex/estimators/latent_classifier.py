@@ -132,10 +132,10 @@ class LatentClassifier(CalibratedClassifier):
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return logarithms of the class probabilities [N, n], those of ``predict_proba`` up to rounding.
 
-        They are at least -708.4: probabilities below the smallest normal number, 2.2e-308, count as that (in float32,
-        of ``SimplexNetworkClassifier``, -87.3 and 1.2e-38). For more than two classes, softmax logarithms of
-        probabilities below 1e-30 are averages over samples, with the errors stated in ``deepsimplex.readout.softmax``,
-        as all probabilities are if ``deepsimplex.readout.method_for`` is "quasi_monte_carlo".
+        They are at least -708.4: probabilities below the smallest normal number, 2.2e-308, count as that. For more than
+        two classes, softmax logarithms of probabilities below 1e-30 are averages over samples, with the errors stated
+        in ``deepsimplex.readout.softmax``, as all probabilities are if ``deepsimplex.readout.method_for`` is
+        "quasi_monte_carlo".
         """
         return floored(self._log_probabilities(X))
 

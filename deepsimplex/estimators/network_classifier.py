@@ -117,7 +117,8 @@ class SimplexNetworkClassifier(LatentClassifier):
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
-            warn_of_rounding(*self.feature_range_, names=getattr(self, "feature_names_in_", None))
+            lower, upper = self.feature_range_
+            warn_of_rounding(lower, upper, names=getattr(self, "feature_names_in_", None))
             seed, state = seed_of(self.random_state), random.getstate()
             random.seed(seed)  # Keras draws the seeds of initial weights from Python's generator
             try:
@@ -159,7 +160,9 @@ class SimplexNetworkClassifier(LatentClassifier):
         return SimplexClassifier(network, target, head=head, readout=self.readout, class_names=names, seed=seed)
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
-        return self.model_.predict_latent(X)
+        # Read out in double precision: the logarithms of probabilities near 1 are then those of the log route.
+        latent = self.model_.predict_latent(X).numpy()
+        return LatentGaussian(latent.loc.astype(np.float64), latent.scale.astype(np.float64))
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_

@@ -126,9 +126,8 @@ def export_model(
     shapes: Any = sample_shape if several else {input_name: sample_shape}
     if litert and format != "litert":
         raise TypeError(f"{next(iter(litert))} must be given with format='litert' only; found format={format!r}")
-    samples_are, asked = (
-        value if isinstance(value, Mapping) else dict.fromkeys(shapes, value) for value in (sample_dtype, input_dtype)
-    )
+    samples_are: Any = sample_dtype if isinstance(sample_dtype, Mapping) else dict.fromkeys(shapes, sample_dtype)
+    asked: Any = input_dtype if isinstance(input_dtype, Mapping) else dict.fromkeys(shapes, input_dtype)
     dtypes = dict.fromkeys(shapes, "float32") | {name: dtype for name, dtype in samples_are.items() if dtype}
     specs, divisors = {}, {}
     for name in asked:

@@ -63,7 +63,8 @@ def _frequencies(mean: Any, factor: Any, num_points: int, seed: int, log: bool) 
     draws = tf.random.stateless_normal([num_points, factor.shape[-1]], [seed, 0], dtype=mean.dtype)
     scores = mean[:, :, tf.newaxis] + tf.matmul(factor, draws, transpose_b=True)
     wins = tf.one_hot(tf.argmax(scores, axis=1), mean.shape[-1], dtype=mean.dtype)  # [N, points, n]
-    p = tf.reduce_mean(wins, axis=1) + tf.reduce_sum(0.0 * scores[:, :, 0], axis=1, keepdims=True)  # NaN stays NaN
+    nothing = tf.stop_gradient(tf.reduce_sum(0.0 * scores[:, :, 0], axis=1, keepdims=True))  # NaN of NaN
+    p = tf.reduce_mean(wins, axis=1) + nothing
     return tf.math.log(p) if log else p
 
 

@@ -484,10 +484,11 @@ class Stream(Samples):
     def read_all(self) -> tuple[Any, Any, Any]:
         batches = self._all_batches()
         if all(can_join(batch[0], batches[0][0]) for batch in batches):
-            columns = (_joined_column(batches, column) for column in range(3))
-            x, y, weight = (*_checked_columns(*columns, self._name), None, None)[:3]
+            x, y, weight = (_joined_column(batches, column) for column in range(3))
+            x, y, weight = (*_checked_columns(x, y, weight, self._name), None, None)[:3]
             return x, y, weight
-        checked = [_checked_columns(*(*batch, None, None)[:3], self._name) for batch in batches]
+        padded = [(*batch, None, None)[:3] for batch in batches]
+        checked = [_checked_columns(x, y, weight, self._name) for x, y, weight in padded]
         return HeldBatches([batch[0] for batch in checked]), *(_joined_column(checked, column) for column in (1, 2))
 
     def _all_batches(self, steps: int | None = None, argument: str = "steps") -> list[Columns]:
