@@ -80,6 +80,7 @@ class ClosedFormHead(Head):
     """
 
     covariance = "isotropic"
+    is_closed_form = True
     num_classes: int
     latent_dim: int
 
