@@ -43,12 +43,12 @@ def make_model(backbone=None, num_classes=10, inducing=None, **arguments):
 @pytest.fixture(scope="module")
 def digits():
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
-    return x[:300], y[:300], x_test, y_test
+    return x[:200], y[:200], x_test, y_test
 
 
 @pytest.fixture(scope="module")
 def fitted(digits):
-    model = make_model(inducing=320)
+    model = make_model(inducing=220)
     model.fit(*digits[:2], verbose=0)
     return model
 
@@ -93,23 +93,23 @@ def test_named_parts_and_trainable_backbones_keep_their_way(backbone, arguments,
 def test_fit_equals_solving_the_head_by_hand(digits, fitted):
     x, y, x_test, y_test = digits
     backbone = make_backbone()
-    head, readout = ClosedFormHead(10, 320), LeftOutSoftmax()
+    head, readout = ClosedFormHead(10, 220), LeftOutSoftmax()
     left_out = head.solve(backbone.predict(x, verbose=0), y)
     p = readout.adapt(left_out)(head(backbone.predict(x_test, verbose=0)))
     np.testing.assert_allclose(fitted.predict(x_test, verbose=0), p, atol=1e-5)
-    assert ds.evaluation.accuracy(y_test, p.numpy()) > 0.95
+    assert ds.evaluation.accuracy(y_test, p.numpy()) > 0.85
 
 
 def test_history_holds_metrics_of_left_out_samples_and_of_validation(digits):
     x, y, x_test, y_test = digits
-    model, calls = make_model(inducing=320), []
+    model, calls = make_model(inducing=220), []
     callback = keras.callbacks.LambdaCallback(
         on_train_begin=lambda logs: calls.append(model.head.adapted),
         on_epoch_end=lambda epoch, logs: calls.append(logs),
     )
     stopping = keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)
     history = model.fit(x, y, validation_data=(x_test, y_test), callbacks=[callback, stopping], verbose=0)
-    left_out = ClosedFormHead(10, 320).solve(make_backbone().predict(x, verbose=0), y)
+    left_out = ClosedFormHead(10, 220).solve(make_backbone().predict(x, verbose=0), y)
     p = model.readout({"loc": left_out.loc.astype("float32"), "scale": left_out.scale}).numpy()
     values = {name: value for name, (value,) in history.history.items()}
     assert values["loss"] == pytest.approx(ds.evaluation.negative_log_likelihood(y, p), rel=1e-3)
@@ -126,7 +126,7 @@ def test_validation_split_is_held_out(digits):
     x, y, *_ = digits
     model, other = make_model(make_flatten(), inducing=50), make_model(make_flatten(), inducing=50)
     assert "val_accuracy" in model.fit(x, y, validation_split=0.2, verbose=0).history
-    other.fit(x[:240], y[:240], verbose=0)
+    other.fit(x[:160], y[:160], verbose=0)
     for weight, expected in zip(model.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(weight, expected)
 
@@ -140,7 +140,7 @@ class Batches(keras.utils.PyDataset):
         return 4
 
     def __getitem__(self, index):
-        return tuple(column[index * 75 : (index + 1) * 75] for column in self.columns)
+        return tuple(column[index * 50 : (index + 1) * 50] for column in self.columns)
 
 
 def generate(x, y):
@@ -151,8 +151,8 @@ def generate(x, y):
     ("stream", "options"),
     [
         (lambda x, y: tf.data.Dataset.from_tensor_slices((x, y)).batch(70), {}),
-        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, y)).batch(75).repeat(), {"steps_per_epoch": 4}),
-        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, np.eye(10)[y])).batch(300), {}),
+        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, y)).batch(50).repeat(), {"steps_per_epoch": 4}),
+        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, np.eye(10)[y])).batch(200), {}),
         (Batches, {}),
         (generate, {"steps_per_epoch": 4}),
     ],
@@ -168,15 +168,15 @@ def test_streams_give_the_same_model_as_arrays(stream, options, digits):
 
 def test_groups_are_left_out_together(digits):
     x, y, x_test, _ = digits
-    groups = np.arange(300) % 150
-    x = np.concatenate([x[:150], x[:150] + 0.01])
-    y = np.tile(y[:150], 2)
-    model, alone = make_model(make_flatten(), inducing=300), make_model(make_flatten(), inducing=300)
+    groups = np.arange(200) % 100
+    x = np.concatenate([x[:100], x[:100] + 0.01])
+    y = np.tile(y[:100], 2)
+    model, alone = make_model(make_flatten(), inducing=200), make_model(make_flatten(), inducing=200)
     together, separate = (model.fit(x, y, groups=groups, verbose=0), alone.fit(x, y, verbose=0))
     assert separate.history["accuracy"] == [1.0]
     assert together.history["accuracy"][0] < 0.99
-    head = ClosedFormHead(10, 300)
-    head.solve(x.reshape(300, 64), y, groups=groups)
+    head = ClosedFormHead(10, 200)
+    head.solve(x.reshape(200, 64), y, groups=groups)
     np.testing.assert_allclose(
         model.head(x_test.reshape(-1, 64))["loc"], head(x_test.reshape(-1, 64))["loc"], atol=1e-6
     )
@@ -232,7 +232,7 @@ def test_batch_normalization_of_a_frozen_backbone_is_in_inference_mode(digits):
 def test_many_features_are_mapped_into_memory(digits):
     x, y, *_ = digits
     model = make_model()
-    blocks = [(x[:200], y[:200]), (x[200:], y[200:])]
+    blocks = [(x[:100], y[:100]), (x[100:], y[100:])]
     features, labels = compute_given_features(model._features_model(), blocks, memory=2**15)
     assert isinstance(features, np.memmap)
     np.testing.assert_allclose(features, model.predict_features(x), atol=1e-6)
@@ -257,7 +257,7 @@ def test_backbone_is_called_once_per_sample(digits):
 
     model = make_model(keras.Sequential([keras.Input((8, 8)), Counting()]), inducing=50)
     model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(100), verbose=0)
-    assert sum(counted) == 300
+    assert sum(counted) == 200
 
 
 # Copies
@@ -305,7 +305,7 @@ def test_export_equals_predictions(digits, fitted, tmp_path):
 def test_added_and_forgotten_samples_equal_fitting_without_them(digits):
     """Also samples of a class that fit has not seen; the choice of kernel and noise stays that of fit."""
     x, y, x_test, _ = digits
-    model = make_model(make_flatten(), inducing=320)
+    model = make_model(make_flatten(), inducing=220)
     known = np.flatnonzero(y < 9)
     new = np.flatnonzero(y == 9)
     model.fit(x[known], y[known], verbose=0)
@@ -333,7 +333,8 @@ def test_solved_head_stays_while_the_backbone_is_trained(digits):
     before = model.head.get_weights()
     model.backbone.trainable = True
     model.compile(keras.optimizers.Adam(1e-4))
-    losses = model.fit(x, y, epochs=3, verbose=0).history["loss"]
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        losses = model.fit(x, y, epochs=3, verbose=0).history["loss"]
     assert losses[-1] < losses[0] < 2 * history.history["loss"][0]
     for weight, expected in zip(model.head.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, expected)
@@ -352,9 +353,9 @@ def with_nan(x, y):
     ("change", "options", "message"),
     [
         (lambda x, y: (x, y), {"class_weight": {0: 2.0}}, r"^class_weight must be None.*guide"),
-        (lambda x, y: (x, y), {"sample_weight": np.ones(300)}, r"^sample_weight must be None"),
-        (lambda x, y: (x, y), {"groups": np.zeros(299)}, r"^groups must have a value for each sample.*\(299,\)"),
-        (lambda x, y: (x, y), {"groups": np.zeros(300)}, r"^y must have a class of at least two samples, or groups"),
+        (lambda x, y: (x, y), {"sample_weight": np.ones(200)}, r"^sample_weight must be None"),
+        (lambda x, y: (x, y), {"groups": np.zeros(199)}, r"^groups must have a value for each sample.*\(199,\)"),
+        (lambda x, y: (x, y), {"groups": np.zeros(200)}, r"^y must have a class of at least two samples, or groups"),
         (lambda x, y: (x[:10], np.arange(10)), {}, r"^y must have a class of at least two samples"),
         (with_nan, {}, r"^x must be finite"),
         (lambda x, y: (x[:, :7], y), {}, r"^x must hold samples of shape \[8, 8\]"),
@@ -373,14 +374,14 @@ def test_invalid_arguments_of_fit_raise_and_leave_the_model(change, options, mes
 def test_features_that_are_not_finite_raise(digits):
     x, y, *_ = digits
     backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten(), keras.layers.Lambda(tf.math.log)])
-    with pytest.raises(ValueError, match=r"^backbone must give finite features.*256 of 256"):
+    with pytest.raises(ValueError, match=r"^backbone must give finite features.*200 of 200"):
         make_model(backbone).fit(x, y, verbose=0)
 
 
 def test_class_of_a_single_sample_warns_and_is_predicted(digits):
     x, y, *_ = digits
     rows = np.append(np.flatnonzero(y < 9), np.flatnonzero(y == 9)[0])
-    model = make_model(make_flatten(), inducing=320)
+    model = make_model(make_flatten(), inducing=220)
     with pytest.warns(UserWarning, match=r"^1 samples are the only ones, or the only group, of their class"):
         model.fit(x[rows], y[rows], verbose=0)
     p = model.predict(x, verbose=0)
@@ -404,7 +405,7 @@ def test_trainable_backbone_raises(digits):
 
 def test_strategies_raise(digits):
     x, y, *_ = digits
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:0"][:1] + ["CPU:1"]).scope():
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         model = make_model(make_flatten(), inducing=50)
     with pytest.raises(ValueError, match=r"^a head in closed form is solved on one device"):
         model.fit(x, y, verbose=0)
@@ -420,7 +421,7 @@ def test_updates_need_a_solved_head(method, digits):
 
 @pytest.mark.parametrize(
     ("rows", "shift", "message"),
-    [(slice(0, 5), 1, "^x must hold samples that the head was solved with"), (slice(0, 300), 0, "^x must leave")],
+    [(slice(0, 5), 1, "^x must hold samples that the head was solved with"), (slice(0, 200), 0, "^x must leave")],
 )
 def test_invalid_rows_to_forget_raise_and_leave_the_model(rows, shift, message, digits):
     x, y, *_ = digits
@@ -431,3 +432,77 @@ def test_invalid_rows_to_forget_raise_and_leave_the_model(rows, shift, message, 
         model.forget(x[rows], (y[rows] + shift) % 10)
     for weight, expected in zip(model.get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, expected)
+
+
+# Unknown samples
+
+
+@pytest.fixture(scope="module")
+def seven(digits):
+    """A model of seven classes, and test samples with whether their class is unknown to it."""
+    x, y, x_test, y_test = digits
+    model = make_model(make_flatten(), 7)
+    model.fit(x[y < 7], y[y < 7], verbose=0)
+    return model, x_test, y_test >= 7
+
+
+def area_under_curve(unknown, score):
+    return (score[unknown][:, None] > score[~unknown]).mean() + 0.5 * (
+        score[unknown][:, None] == score[~unknown]
+    ).mean()
+
+
+def test_unknown_score_detects_better_than_largest_probability(seven):
+    model, x_test, unknown = seven
+    score, largest = model.unknown_score(x_test), model.predict(x_test, verbose=0).max(axis=1)
+    assert score.min() >= 0
+    assert score.max() < 1
+    assert area_under_curve(unknown, score) >= area_under_curve(unknown, -largest) > 0.8
+    assert model.unknown_score(np.random.default_rng(0).random((50, 8, 8))).min() > 0.9
+
+
+@pytest.mark.parametrize("rejected", [0.0, 0.05, 0.3])
+def test_share_of_known_samples_is_rejected(rejected, seven):
+    model, x_test, unknown = seven
+    classes = model.predict_or_unknown(x_test, rejected)
+    known = classes[~unknown]
+    assert np.mean(known == -1) == pytest.approx(rejected, abs=0.06)
+    p = model.predict(x_test[~unknown], verbose=0)
+    np.testing.assert_array_equal(known[known >= 0], p.argmax(axis=1)[known >= 0])
+    stream = tf.data.Dataset.from_tensor_slices(x_test).batch(50)
+    np.testing.assert_array_equal(model.predict_or_unknown(stream, rejected), classes)
+
+
+def test_unknown_score_is_copied_and_exported(seven, tmp_path):
+    model, x_test, _ = seven
+    expected = model.unknown_score(x_test[:50])
+    model.save(tmp_path / "model.keras")
+    twin = keras.models.clone_model(model)
+    twin.set_weights(model.get_weights())
+    for copy in (ds.load(tmp_path / "model.keras"), twin):
+        np.testing.assert_allclose(copy.unknown_score(x_test[:50]), expected, atol=1e-6)
+    model.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(x_test[:50])
+    np.testing.assert_allclose(served["unknown"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
+def test_trained_networks_need_held_out_samples(covariance, digits):
+    x, y, x_test, _ = digits
+    model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 10, covariance=covariance)
+    model.compile()
+    model.fit(x, y, verbose=0)
+    with pytest.raises(ValueError, match=r"^unknown_score needs.*fit_unknown\(x_held\)"):
+        model.predict_or_unknown(x_test)
+    rejected = model.fit_unknown(x_test).predict_or_unknown(x_test, 0.1) == -1
+    assert rejected.mean() == pytest.approx(0.1, abs=0.01)
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        model.fit(x, y, verbose=0)
+    assert model.unknown is None
+    assert model.fit_unknown(x_test).fit_unknown(None).unknown is None
+
+
+@pytest.mark.parametrize("rejected", [-0.1, 1.0, float("nan")])
+def test_invalid_share_of_rejected_samples_raises(rejected, seven):
+    with pytest.raises(ValueError, match=r"^rejected must"):
+        seven[0].predict_or_unknown(seven[1], rejected)

@@ -91,7 +91,7 @@ def _joined(parts: Iterable[NDArray[Any]], memory: int) -> NDArray[Any]:
         size, rows = size + part.nbytes, rows + len(part)
         held.append(np.ascontiguousarray(part))
         if size > memory:
-            file = tempfile.TemporaryFile() if file is None else file
+            file = tempfile.TemporaryFile() if file is None else file  # noqa: SIM115
             for array in held:
                 file.write(array.data)
             width, dtype, held = part.shape[1], part.dtype, []

@@ -146,7 +146,8 @@ class SimplexClassifier(CalibratedNetwork):
             None (default) is the cross-entropy for a head in closed form, else the default of the target:
             ``losses.Composition()`` for distance targets, the negative log density of the latents for others. A latent
             loss (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and
-            class probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
+            class probabilities, by name or object, trains through the readout; cross-entropies are computed in log
+            space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
         metrics, weighted_metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
@@ -446,9 +447,9 @@ class SimplexClassifier(CalibratedNetwork):
         if not self.head.adapted:
             weights = self.backbone.trainable_weights
             raise ValueError(
-                "backbone must have nothing to train for a head in closed form, which is chosen by samples that are left "
-                f"out: none would be left out of its {len(weights)} trainable weights, {weights[0].path} among them. Set "
-                "backbone.trainable = False, or name another head, as head='variational'"
+                "backbone must have nothing to train for a head in closed form, which is chosen by samples that are "
+                f"left out: none would be left out of its {len(weights)} trainable weights, {weights[0].path} among "
+                "them. Set backbone.trainable = False, or name another head, as head='variational'"
             )
         return False
 
@@ -462,24 +463,26 @@ class SimplexClassifier(CalibratedNetwork):
             )
         if labels.workers.count > 1 or self.distribute_strategy.num_replicas_in_sync > 1:
             raise ValueError(
-                "a head in closed form is solved on one device: make the model outside of the strategy's scope, or name "
-                "another head, as head='variational'"
+                "a head in closed form is solved on one device: make the model outside of the strategy's scope, or "
+                "name another head, as head='variational'"
             )
         if epochs > 1:
             warn_caller(f"epochs={epochs} has no effect: the backbone has nothing to train, the head is solved at once")
         features, y = self._features_and_labels(samples, steps)
-        self._begin_training(labels)
         left_out = self.head.solve(features, y, groups=groups, seed=self.seed)
+        self._set_unknown(None)  # fitted anew
+        self._begin_training(labels)
         self.readout.adapt(left_out)
         latents = {"loc": left_out.loc, "scale": left_out.scale}
+        self._fit_unknown(**self._unknown_inputs(keras.tree.map_structure(tf.constant, latents)))
         return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], labeled=True))[0]
 
     def _features_and_labels(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Compute the features of samples once, in inference mode."""
         if names := random_layers(self.backbone):
             warn_caller(
-                f"random layers of the backbone have no effect, {', '.join(names[:3])} among them: features are computed "
-                "once, in inference mode, for a head in closed form"
+                f"random layers of the backbone have no effect, {', '.join(names[:3])} among them: features are "
+                "computed once, in inference mode, for a head in closed form"
             )
         blocks = samples.read_ahead(steps, "steps_per_epoch") if samples.is_stream else samples.blocks(BATCH_SIZE)
         features, y = compute_given_features(self._features_model(), blocks, self._precision)
@@ -621,6 +624,12 @@ class SimplexClassifier(CalibratedNetwork):
         """Remove what was fitted to weights that change now, and keep the weights of the classes."""
         if self.after_training.remove("training"):
             self._retraced()
+        if self.unknown is not None:
+            warn_caller(
+                "training changes the latents, and removes the score of unknown samples: call fit_unknown with samples "
+                "that were held out afterwards"
+            )
+            self._set_unknown(None)
         self.unweighted_readout.set_class_weight(labels.class_weights)
 
     def _build_metrics(self, samples: Samples) -> None:
@@ -772,8 +781,9 @@ class SimplexClassifier(CalibratedNetwork):
         Notes
         -----
         Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
-        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class
-        names in ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``,
+        "unknown" [N], the ``unknown_score``, of a head in closed form or after ``fit_unknown``; class names in
+        ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
         if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
@@ -796,7 +806,7 @@ class SimplexClassifier(CalibratedNetwork):
             features=features,
             latent=lambda features: self.predictive_latent(self.latent_of_features(features), calibrated=True),
             readout=self.probabilities,
-            further_outputs=self.after_training.served,
+            further_outputs=self._served,
             sample_shape=named if several else shapes,
             sample_dtype=by_name(names, self._input_dtypes),
             class_names=self.class_names,

@@ -27,8 +27,8 @@ class Head(keras.layers.Layer):
     covariance : {"isotropic", "diagonal", "full"} or None
         Shape of the scale. Default None: unknown.
     is_closed_form : bool
-        Whether the head has a method ``solve``, as ``ClosedFormHead``, which ``SimplexClassifier.fit`` calls in place of
-        training. Default False.
+        Whether the head has a method ``solve``, as ``ClosedFormHead``, which ``SimplexClassifier.fit`` calls in place
+        of training. Default False.
     adapted : bool
         Whether the head is ready for training. A head that ``adapt`` initializes sets it to False in its constructor
         and to True in ``adapt``; ``build`` then makes it one of the weights, with which it is copied. Default True.
