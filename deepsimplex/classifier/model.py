@@ -553,8 +553,9 @@ class SimplexClassifier(CalibratedNetwork):
         """Create the function of a training step, as in keras.Model; it reports left-out samples of a solved head."""
         if not self._reports_left_out:
             return super().make_train_function(force)
-        self.train_function = lambda iterator: self._report_left_out(next(iterator))
-        return self.train_function
+        function: Any = lambda iterator: self._report_left_out(next(iterator))  # noqa: E731
+        self.train_function = function
+        return function
 
     def _report_left_out(self, data: Any) -> dict[str, Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
