@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array
 
 # Number of quantiles that are stored: scores have a resolution of a thousandth.
@@ -63,16 +64,16 @@ class UnknownScore:
         return self
 
     def __call__(self, p: Any, variance: Any) -> Any:
-        """Return the scores [N] of class probabilities [N, n] and latent variances [N], a tensor.
+        """Return the scores [N] of class probabilities [N, n] and latent variances [N], a tensor of dtype float32.
 
         Beyond all known samples they grow on, within the last thousandth.
         """
-        p = tf.convert_to_tensor(p)
+        p = tf.cast(p, precise_dtype())  # entropies of flat probabilities differ by little
         moments, quantiles = np.split(self.numbers_, [4])
         order = _order(_entropy(p), tf.cast(variance, p.dtype), moments)
         share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, p.dtype), p.dtype), axis=1)
         excess = tf.maximum(order - tf.constant(quantiles[-1], p.dtype), 0.0)
-        return (_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1)
+        return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
 
 
 def _entropy(p: Any) -> Any:

@@ -283,11 +283,9 @@ class CalibratedNetwork(SimplexNetwork):
         (True, True)
         """
         check_number(rejected, "rejected", least=0, below=1)
-        samples = self._checked(x)
-        if samples.is_stream:  # read once
-            samples, _ = samples.in_memory()
-        score = self.unknown_score(samples.columns[0], batch_size, verbose)
-        classes = self.predict_proba(samples.columns[0], batch_size, verbose).argmax(axis=1)
+        samples, *_ = self._checked(x).read_all()
+        score = self.unknown_score(samples, batch_size, verbose)
+        classes = self.predict_proba(samples, batch_size, verbose).argmax(axis=1)
         return np.where(score > 1.0 - rejected, -1, classes)
 
     def _unknown_inputs(self, latent: dict[str, Any]) -> dict[str, Any]:
@@ -396,6 +394,10 @@ class CalibratedNetwork(SimplexNetwork):
         If that holds no calibration, sets or density, and other weights, what this model has of them is removed, with a
         warning.
         """
+        if weights and not self.built:
+            raise ValueError(
+                "set_weights needs a model that has seen samples: call it on one first, or give the backbone an input"
+            )
         count = len(self.weights)
         arrays = _named_arrays(weights[count:], count)
         with self._replaced_weights("set_weights"):
