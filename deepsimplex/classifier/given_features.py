@@ -27,7 +27,8 @@ def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
     >>> has_nothing_to_train(dense)
     True
     """
-    return not backbone.trainable or (backbone.built and not backbone.trainable_weights)
+    is_empty = isinstance(backbone, keras.Sequential) and not backbone.layers  # an input alone, which is never built
+    return not backbone.trainable or is_empty or (backbone.built and not backbone.trainable_weights)
 
 
 def random_layers(layer: Any) -> list[str]:
