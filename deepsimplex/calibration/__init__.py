@@ -16,6 +16,7 @@ from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
+from deepsimplex.calibration.unknown_score import UnknownScore
 
 __all__ = [
     "CALIBRATIONS",
@@ -32,4 +33,5 @@ __all__ = [
     "ProbabilityCalibration",
     "RelativeMahalanobis",
     "TemperatureScaling",
+    "UnknownScore",
 ]

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
+from deepsimplex._utils.validation import check_number
+from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity, UnknownScore
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
@@ -24,6 +26,7 @@ class CalibratedNetwork(SimplexNetwork):
     ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
     """
 
+    unknown: UnknownScore | None = None
     _has_latents: ClassVar[bool] = True
     _variance_share: ClassVar[float | None] = VARIANCE_SHARE
 
@@ -204,6 +207,110 @@ class CalibratedNetwork(SimplexNetwork):
         """
         return self.after_training.familiarity(x, batch_size=batch_size, verbose=verbose)
 
+    def fit_unknown(self, x: Any, *, batch_size: int | None = None, verbose: str | int = 0) -> Self:
+        """Fit the score of unknown samples to samples that were held out of training, for ``predict_or_unknown``.
+
+        A head in closed form needs no call: ``fit`` uses its left-out training samples.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset, generator or None
+            Known samples that were held out of training; labels are not used. None removes the score.
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        SimplexClassifier
+            Itself, with ``unknown_score`` and ``predict_or_unknown``. Files keep what is fitted, and exports have an
+            output "unknown". Training removes it, with a warning.
+        """
+        if x is None:
+            return self._set_unknown(None)
+        model = Output(self, lambda x: self._unknown_inputs(self.head(self.backbone(x, training=False))))
+        return self._fit_unknown(**predictions(model, self._checked(x), batch_size, verbose))
+
+    def unknown_score(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
+        """Return how unlike the known samples each sample is, [N], from 0 to 1.
+
+        It is the share of left-out training samples, or of those of ``fit_unknown``, that look more known: see
+        ``calibration.UnknownScore``. Calibrations and densities do not change it.
+
+        Raises
+        ------
+        ValueError
+            Before ``fit`` of a head in closed form and, with other heads, before ``fit_unknown``.
+        """
+        if self.unknown is None:
+            raise ValueError(
+                "unknown_score needs samples that were left out of training: call fit_unknown(x_held) first. A head in "
+                "closed form has them from fit"
+            )
+        model = Output(self, lambda x: self._unknown_of_features(self.backbone(x, training=False)))
+        return predictions(model, self._checked(x), batch_size, verbose)
+
+    def predict_or_unknown(
+        self, x: Any, rejected: float = 0.05, batch_size: int | None = None, verbose: str | int = 0
+    ) -> np.ndarray:
+        """Predict class numbers [N], int64, and -1 for samples that look unknown.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset or generator
+        rejected : float
+            Share of known samples that may be called unknown, at least 0 and below 1. Default 0.05.
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Raises
+        ------
+        ValueError
+            As ``unknown_score``, and for a share out of range.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> import keras
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()])
+        >>> model = ds.SimplexClassifier(backbone, num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x, y, verbose=0)
+        >>> known, noise = model.predict_or_unknown(x_test), model.predict_or_unknown(np.random.rand(100, 8, 8))
+        >>> bool(np.mean(known == -1) < 0.1), bool(np.mean(noise == -1) > 0.9)
+        (True, True)
+        """
+        check_number(rejected, "rejected", least=0, below=1)
+        samples, *_ = self._checked(x).read_all()
+        score = self.unknown_score(samples, batch_size, verbose)
+        classes = self.predict_proba(samples, batch_size, verbose).argmax(axis=1)
+        return np.where(score > 1.0 - rejected, -1, classes)
+
+    def _unknown_inputs(self, latent: dict[str, Any]) -> dict[str, Any]:
+        """Return what an unknown sample is recognized by: uncalibrated class probabilities, and latent variances."""
+        latent = {name: tf.convert_to_tensor(value) for name, value in latent.items()}
+        axes = list(range(1, len(latent["scale"].shape)))
+        p = self.unweighted_readout(self.predictive_latent(latent, calibrated=False))
+        return {"p": p, "variance": tf.reduce_sum(tf.square(latent["scale"]), axis=axes)}
+
+    def _unknown_of_features(self, features: Any) -> Any:
+        assert self.unknown is not None
+        return self.unknown(**self._unknown_inputs(self.head(features)))
+
+    def _fit_unknown(self, p: Any, variance: Any) -> Self:
+        return self._set_unknown(UnknownScore().fit(np.asarray(p), np.asarray(variance)))
+
+    def _set_unknown(self, unknown: UnknownScore | None) -> Self:
+        self._hide("unknown", unknown)
+        return self
+
+    def _served(self, p: Any, features: Any) -> dict[str, Any]:
+        """Return the outputs of an exported classifier that depend on what is fitted beside the network."""
+        unknown = {} if self.unknown is None else {"unknown": self._unknown_of_features(features)}
+        return {**self.after_training.served(p, features), **unknown}
+
     @property
     def calibration(self) -> Calibration | None:
         """The calibration that ``calibrate`` fitted."""
@@ -312,11 +419,14 @@ class CalibratedNetwork(SimplexNetwork):
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays that are copied with the weights: of the target's networks, and fitted after training."""
         target = {f"target_{name}": np.asarray(array) for name, array in self.target.state().items()}
-        return {**target, **self.after_training.state()}
+        unknown = {} if self.unknown is None else {"unknown_numbers": self.unknown.numbers_}
+        return {**target, **unknown, **self.after_training.state()}
 
     def _load_arrays(self, arrays: dict[str, np.ndarray]) -> None:
         if "after_training" in arrays:
             self.after_training.load_state(arrays)
+        numbers = arrays.get("unknown_numbers")
+        self._set_unknown(None if numbers is None else UnknownScore(np.asarray(numbers)))
         prefix = "target_"
         if target := {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}:
             self.target.load_state(target)

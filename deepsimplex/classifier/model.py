@@ -5,7 +5,7 @@ Its base classes are ``SimplexNetwork`` (``network.py``: parts, steps from sampl
 """
 
 import os
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -17,6 +17,12 @@ from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
+from deepsimplex.classifier.given_features import (
+    BATCH_SIZE,
+    compute_given_features,
+    has_nothing_to_train,
+    random_layers,
+)
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
@@ -30,7 +36,7 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
-from deepsimplex.samples import Samples
+from deepsimplex.samples import Labels, Samples
 from deepsimplex.targets import Target
 
 
@@ -52,20 +58,23 @@ class SimplexClassifier(CalibratedNetwork):
     backbone : keras.Model
         From samples to features [N, d]: ``backbones.mlp([100])``, ``backbones.cnn()``, or any other, e.g. one of
         keras.applications with ``include_top=False, pooling="avg"``.
-    target : Target, str or dict
-        Where labels lie in latent space: ``targets.CASIMAC("euclidean")`` (default), "ilr", "vertices", ...
-        A given object is not copied: ``fit`` fits it.
+    target : Target, str or dict, optional
+        Where labels lie in latent space: ``targets.CASIMAC("euclidean")``, "ilr", "vertices", ... Default "casimac", or
+        "vertices" for a head in closed form. A given object is not copied: ``fit`` fits it.
     num_classes : int, optional
         Number of classes n, at least 2. Default: the number of ``class_names``.
     covariance : {"isotropic", "diagonal", "full"}, optional
         Covariance of the head. Default "isotropic": one variance per sample, which the argmax readout integrates
         exactly. If it is given without a head, the head is "gaussian"; "diagonal" is the network of [CASIMAC] sec. 3.4.
     head : str, dict or keras.layers.Layer, optional
-        From features to a dict {"loc", "scale"}: "variational" (default, ``heads.VariationalGaussianProcess``),
-        "gaussian" (``heads.GaussianHead``), "prototypes", one of these as a dict {"name": ..., arguments}, or a layer.
-        Heads that are initialized from features of training samples are adapted by the first ``fit``.
+        From features to a dict {"loc", "scale"}: "variational" (``heads.VariationalGaussianProcess``), "gaussian"
+        (``heads.GaussianHead``), "prototypes", "closed_form" (``heads.ClosedFormHead``), one of these as a dict
+        {"name": ..., arguments}, or a layer. Default "variational"; "closed_form" for a backbone with nothing to train
+        (frozen, or without weights), unless target or covariance are given, which keep their way. Heads that are
+        initialized from features of training samples are adapted by the first ``fit``.
     readout : str, dict or keras.layers.Layer, optional
-        "argmax", "softmax" or a layer of ``deepsimplex.readout``. Default: that of the target.
+        "argmax", "softmax", "left_out" or a layer of ``deepsimplex.readout``. Default: that of the target; "left_out"
+        for a head in closed form.
     class_names : list of str, optional
         Names of the classes, in label order, saved and exported with the model. Default "0", "1", ...
     seed : int
@@ -115,6 +124,7 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
+    _reports_left_out = False
 
     def compile(
         self,
@@ -131,10 +141,11 @@ class SimplexClassifier(CalibratedNetwork):
         optimizer : str or keras.optimizers.Optimizer
             Default "adam".
         loss : loss, str, dict or callable, optional
-            None (default) is the default of the target: ``losses.Composition()`` for distance targets, the negative
-            log density of the latents for others. A latent loss
-            (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
-            probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
+            None (default) is the cross-entropy for a head in closed form, else the default of the target:
+            ``losses.Composition()`` for distance targets, the negative log density of the latents for others. A latent
+            loss (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and
+            class probabilities, by name or object, trains through the readout; cross-entropies are computed in log
+            space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
         metrics, weighted_metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
@@ -149,7 +160,10 @@ class SimplexClassifier(CalibratedNetwork):
             If the loss is unknown, or does not fit the head or the readout.
         """
         loss = None if loss is None else get_loss(loss)
-        chosen = self.target.default_loss() if loss is None else loss
+        default = (
+            get_loss("sparse_categorical_crossentropy") if self.head.is_closed_form else self.target.default_loss()
+        )
+        chosen = default if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
             chosen = ProbabilityLoss(chosen, self.num_classes)
         if self.built and self.training_loss is not None and self.training_loss.get_config() != chosen.get_config():
@@ -192,9 +206,14 @@ class SimplexClassifier(CalibratedNetwork):
         shuffle: bool = True,
         class_weight: dict[int, float] | None = None,
         sample_weight: Any = None,
+        groups: Any = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
         """Train the model; compute the latents and adapt the head first, if needed.
+
+        A head in closed form is solved instead, if the backbone has nothing to train: features are computed once, in
+        inference mode, and one epoch reports loss and metrics of left-out training samples. A solved head stays as it
+        is while a backbone with trainable weights is trained through it.
 
         Parameters
         ----------
@@ -219,6 +238,9 @@ class SimplexClassifier(CalibratedNetwork):
             what the network learns most about. Their effect on class probabilities, as if a class of weight w were
             w times as frequent, is taken out in predictions, metrics and ``evaluate``. For decisions that favor a class
             see the guide to decisions. The effect of ``sample_weight`` stays.
+        groups : array_like, shape [N], optional
+            Samples of equal values, such as of one patient, are left out together where the head is solved in closed
+            form; beside arrays alone.
         batch_size, epochs, verbose, callbacks, sample_weight, **kwargs
             As in keras.Model.fit.
 
@@ -241,8 +263,35 @@ class SimplexClassifier(CalibratedNetwork):
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
+        if groups is not None:
+            groups = np.asarray(groups)
+            if not self._is_solved() or samples.is_stream or groups.shape != (samples.num_rows,):
+                raise ValueError(
+                    "groups must have a value for each sample of arrays, beside a head that is solved in closed form; "
+                    f"found shape {groups.shape}"
+                )
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
+        if self._is_solved():
+            groups = None if groups is None else groups[: samples.num_rows]
+            left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
+            if validation is not None:
+                kwargs |= self._validation_arguments(validation, batch_size, kwargs)
+            kwargs.pop("initial_epoch", None)
+            self._build_metrics(left_out)
+            self._hide("_reports_left_out", True)
+            try:
+                return super().fit(
+                    left_out.for_keras(left_out.num_rows),
+                    epochs=min(epochs, 1),
+                    verbose=verbose,
+                    callbacks=callbacks,
+                    shuffle=False,
+                    **kwargs,
+                )
+            finally:
+                self._hide("_reports_left_out", False)
+                self.train_function = None
         if labels.needs_training_samples(samples):
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
         divide = workers.local_part if workers.count > 1 else None
@@ -254,9 +303,7 @@ class SimplexClassifier(CalibratedNetwork):
         self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
         self._adapt_head(samples, steps_per_epoch)
         if validation is not None:
-            size = kwargs.pop("validation_batch_size", None) or batch_size
-            validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
-            kwargs |= {"validation_data": validation.for_keras(size), "validation_steps": steps}
+            kwargs |= self._validation_arguments(validation, batch_size, kwargs)
         self._build_metrics(samples)
         self._begin_training(labels)
         seeded = SeededEpochs(self.seed)
@@ -357,6 +404,139 @@ class SimplexClassifier(CalibratedNetwork):
             warn_caller(f"{message}. It is left out; class metrics do not need it")
         return labels.replace(samples), batch_size, steps
 
+    def _validation_arguments(
+        self, validation: Samples, batch_size: int | None, kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the arguments of Keras' ``fit`` for validation samples."""
+        size = kwargs.pop("validation_batch_size", None) or batch_size
+        validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
+        return {"validation_data": validation.for_keras(size), "validation_steps": steps}
+
+    # In closed form
+
+    def _is_solved(self) -> bool:
+        """Return whether ``fit`` solves the head in closed form; a solved one stays as the backbone is trained."""
+        if not self.head.is_closed_form or has_nothing_to_train(self.backbone):
+            return self.head.is_closed_form
+        if not self.head.adapted:
+            weights = self.backbone.trainable_weights
+            raise ValueError(
+                "backbone must have nothing to train for a head in closed form, which is chosen by samples that are "
+                f"left out: none would be left out of its {len(weights)} trainable weights, {weights[0].path} among "
+                "them. Set backbone.trainable = False, or name another head, as head='variational'"
+            )
+        return False
+
+    def _solve(self, samples: Samples, groups: Any, epochs: int, steps: int | None, labels: TrainingLabels) -> Samples:
+        """Solve the head, fit the readout, and return latents of left-out samples with training labels."""
+        if labels.class_weights is not None or len(samples.spec) > 2:
+            name = "class_weight" if labels.class_weights is not None else "sample_weight"
+            raise ValueError(
+                f"{name} must be None for a head that is solved in closed form: all samples count alike. See the guide "
+                "to decisions for classes that matter more"
+            )
+        if labels.workers.count > 1 or self.distribute_strategy.num_replicas_in_sync > 1:
+            raise ValueError(
+                "a head in closed form is solved on one device: make the model outside of the strategy's scope, or "
+                "name another head, as head='variational'"
+            )
+        if epochs > 1:
+            warn_caller(f"epochs={epochs} has no effect: the backbone has nothing to train, the head is solved at once")
+        features, y = self._features_and_labels(samples, steps)
+        left_out = self.head.solve(features, y, groups=groups, seed=self.seed)
+        self._set_unknown(None)  # fitted anew
+        self._begin_training(labels)
+        self.readout.adapt(left_out)
+        latents = {"loc": left_out.loc, "scale": left_out.scale}
+        self._fit_unknown(**self._unknown_inputs(keras.tree.map_structure(tf.constant, latents)))
+        return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], labeled=True))
+
+    def _features_and_labels(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Compute the features of samples once, in inference mode."""
+        if names := random_layers(self.backbone):
+            warn_caller(
+                f"random layers of the backbone have no effect, {', '.join(names[:3])} among them: features are "
+                "computed once, in inference mode, for a head in closed form"
+            )
+        blocks = samples.read_ahead(steps, "steps_per_epoch") if samples.is_stream else samples.blocks(BATCH_SIZE)
+        features, y = compute_given_features(self._features_model(), blocks, self._precision)
+        return features, Labels.of(y, self.num_classes, rows=len(features)).values
+
+    def partial_fit(self, x: Any, y: Any = None) -> Self:
+        """Add samples, of new classes among the ``num_classes`` too, to a head that is solved in closed form.
+
+        The head is then as if ``fit`` had seen them, but for its choice of kernel and noise; see
+        ``heads.ClosedFormHead``. The readout stays as ``fit`` has fitted it. Calibration, sets and density are removed,
+        with a warning.
+
+        Parameters
+        ----------
+        x, y
+            As for ``fit``.
+
+        Returns
+        -------
+        SimplexClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError
+            For another head, before ``fit``, and for invalid samples. The model is then unchanged.
+        """
+        return self._update("partial_fit", x, y)
+
+    def forget(self, x: Any, y: Any = None) -> Self:
+        """Remove training samples from a head that is solved in closed form, as if ``fit`` had not seen them.
+
+        Nothing of them is left in the head, but for its choice of kernel and noise; the readout stays as it is.
+        Calibration, sets and density are removed, with a warning.
+
+        Parameters
+        ----------
+        x, y
+            As for ``fit``: samples that it has seen, with the same labels.
+
+        Returns
+        -------
+        SimplexClassifier
+            The classifier itself.
+
+        Raises
+        ------
+        ValueError
+            For another head, before ``fit``, and for samples that it has not seen. The model is then unchanged.
+        """
+        return self._update("forget", x, y)
+
+    def _update(self, method: str, x: Any, y: Any) -> Self:
+        if not (self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)):
+            raise ValueError(
+                f"{method} needs a head that fit has solved in closed form, on a backbone with nothing to train; found "
+                f"{type(self.head).__name__}{'' if self.head.adapted else ' before fit'}"
+            )
+        samples = Samples.of(x, y, labeled=True, precision=self._precision)
+        self._check_inputs(samples.spec[0])
+        features, labels = self._features_and_labels(samples)
+        getattr(self.head, method)(features, labels)
+        if self.after_training.remove(method):
+            self._retraced()
+        return self
+
+    def make_train_function(self, force: bool = False) -> Any:
+        """Create the function of a training step, as in keras.Model; it reports left-out samples of a solved head."""
+        if not self._reports_left_out:
+            return super().make_train_function(force)
+        function: Any = lambda iterator: self._report_left_out(next(iterator))  # noqa: E731
+        self.train_function = function
+        return function
+
+    def _report_left_out(self, data: Any) -> dict[str, Any]:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        outputs = self._with_log_probabilities(x, training=True)
+        loss = self.compute_loss(None, y, outputs, sample_weight, training=True)
+        return self._report(None, y, outputs, loss, sample_weight, BatchPart.of(x), training=True)
+
     # Before training
 
     def _build_for(self, samples: Samples) -> None:
@@ -419,6 +599,12 @@ class SimplexClassifier(CalibratedNetwork):
         """Remove what was fitted to weights that change now, and keep the weights of the classes."""
         if self.after_training.remove("training"):
             self._retraced()
+        if self.unknown is not None:
+            warn_caller(
+                "training changes the latents, and removes the score of unknown samples: call fit_unknown with samples "
+                "that were held out afterwards"
+            )
+            self._set_unknown(None)
         self.unweighted_readout.set_class_weight(labels.class_weights)
 
     def _build_metrics(self, samples: Samples) -> None:
@@ -570,8 +756,9 @@ class SimplexClassifier(CalibratedNetwork):
         Notes
         -----
         Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
-        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class
-        names in ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``,
+        "unknown" [N], the ``unknown_score``, of a head in closed form or after ``fit_unknown``; class names in
+        ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
         if not self.built or self._input_shapes is None:
             raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
@@ -594,7 +781,7 @@ class SimplexClassifier(CalibratedNetwork):
             features=features,
             latent=lambda features: self.predictive_latent(self.latent_of_features(features), calibrated=True),
             readout=self.probabilities,
-            further_outputs=self.after_training.served,
+            further_outputs=self._served,
             sample_shape=named if several else shapes,
             sample_dtype=by_name(names, self._input_dtypes),
             class_names=self.class_names,

@@ -13,6 +13,7 @@ import tensorflow as tf
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.classifier.given_features import has_nothing_to_train
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -34,7 +35,7 @@ class SimplexNetwork(keras.Model):
     def __init__(
         self,
         backbone: keras.layers.Layer,
-        target: Target | str | dict[str, Any] = "casimac",
+        target: Target | str | dict[str, Any] | None = None,
         num_classes: int | None = None,
         covariance: Covariance | None = None,
         head: keras.layers.Layer | str | dict[str, Any] | None = None,
@@ -53,7 +54,9 @@ class SimplexNetwork(keras.Model):
             if class_names is None:
                 raise ValueError("num_classes must be given, or class_names, one for each class")
             num_classes = len(class_names)
-        self.target: Target = TARGETS.get(target)
+        if target is None and head is None and covariance is None and has_nothing_to_train(backbone):
+            head = "closed_form"
+        self.target: Target = TARGETS.get(target or ("vertices" if _is_closed_form(head) else "casimac"))
         check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
@@ -61,7 +64,8 @@ class SimplexNetwork(keras.Model):
         self.class_names = [str(name) for name in names]
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
-        self.readout = readout_layer(readout or self.target.default_readout, scores)
+        default_readout = "left_out" if self.head.is_closed_form else self.target.default_readout
+        self.readout = readout_layer(readout or default_readout, scores)
         self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self.class_probabilities = ClassProbabilities(self)
@@ -170,7 +174,7 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
-        self.readout(latent)  # raises if its scores or its method do not fit
+        self.readout(latent)  # creates its weights; raises if its scores or its method do not fit
         probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
@@ -364,10 +368,12 @@ class SimplexNetwork(keras.Model):
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
-        samples = self._checked(x)
+        return predictions(self._features_model(), self._checked(x), batch_size, verbose)
+
+    def _features_model(self) -> "Output":
         if self._feature_model is None:
             self._hide("_feature_model", Output(self, lambda x: self.backbone(x, training=False)))
-        return predictions(self._feature_model, samples, batch_size, verbose)
+        return self._feature_model
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.
@@ -472,6 +478,12 @@ def predictions(model: keras.Model, samples: Samples, batch_size: int | None, ve
     model.make_predict_function()
     outputs = [model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]) for batch in batches]
     return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *outputs)
+
+
+def _is_closed_form(head: Any) -> bool:
+    """Return whether a head, as it is named, is solved in closed form."""
+    name = head.get("name") if isinstance(head, dict) else head
+    return name == "closed_form" or getattr(head, "is_closed_form", False)
 
 
 def _dtype_name(dtype: Any) -> Any:

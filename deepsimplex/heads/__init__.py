@@ -3,6 +3,7 @@
 import keras
 
 from deepsimplex._utils.registry import Registry
+from deepsimplex.heads.closed_form_head import ClosedFormHead
 from deepsimplex.heads.gaussian import GaussianHead
 from deepsimplex.heads.head import Head, LayerHead
 from deepsimplex.heads.prototype_gaussian_process import PrototypeGaussianProcess
@@ -12,11 +13,17 @@ from deepsimplex.heads.variational import VariationalGaussianProcess
 HEADS: Registry[keras.layers.Layer] = Registry(
     "head",
     keras.layers.Layer,
-    {"gaussian": GaussianHead, "variational": VariationalGaussianProcess, "prototypes": PrototypeGaussianProcess},
+    {
+        "closed_form": ClosedFormHead,
+        "gaussian": GaussianHead,
+        "variational": VariationalGaussianProcess,
+        "prototypes": PrototypeGaussianProcess,
+    },
 )
 
 __all__ = [
     "HEADS",
+    "ClosedFormHead",
     "GaussianHead",
     "Head",
     "LayerHead",

@@ -26,6 +26,9 @@ class Head(keras.layers.Layer):
         Number of latent dimensions L. Default None: unknown.
     covariance : {"isotropic", "diagonal", "full"} or None
         Shape of the scale. Default None: unknown.
+    is_closed_form : bool
+        Whether the head has a method ``solve``, as ``ClosedFormHead``, which ``SimplexClassifier.fit`` calls in place
+        of training. Default False.
     adapted : bool
         Whether the head is ready for training. A head that ``adapt`` initializes sets it to False in its constructor
         and to True in ``adapt``; ``build`` then makes it one of the weights, with which it is copied. Default True.
@@ -42,6 +45,7 @@ class Head(keras.layers.Layer):
     num_classes: int | None = None
     latent_dim: int | None = None
     covariance: Covariance | None = None
+    is_closed_form: bool = False
     _num_features: int
     _adapted: Any = True  # a variable in a built head that ``adapt`` initializes
 

@@ -11,13 +11,19 @@ from deepsimplex.readout.layers import (
     class_intervals,
     method_for,
 )
+from deepsimplex.readout.left_out_latents import LeftOutLatents
+from deepsimplex.readout.left_out_softmax import LeftOutSoftmax
 from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
+
+READOUTS["left_out"] = LeftOutSoftmax
 
 __all__ = [
     "READOUTS",
     "ArgmaxReadout",
     "ClassIntervals",
+    "LeftOutLatents",
+    "LeftOutSoftmax",
     "Readout",
     "SoftmaxReadout",
     "argmax",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import keras
 import numpy as np
@@ -18,6 +18,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import argmax_readout, softmax_readout
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
 from deepsimplex.readout.formula import ChosenFormula, Formula, check_num_points, choose
+from deepsimplex.readout.left_out_latents import LeftOutLatents
 from deepsimplex.readout.score_matrix import Scores, check_scores, difference
 from deepsimplex.readout.sobol import gaussian
 from deepsimplex.readout.softmax_readout import SoftmaxMethod
@@ -210,6 +211,10 @@ class Readout(keras.layers.Layer):
             p = self.class_probabilities(_latent_points(*latent[rows].tensors(), noise)).numpy()
             batches.append(np.quantile(p.swapaxes(1, 2), tails, axis=-1, method="hazen").astype(p.dtype))
         return ClassIntervals(*np.concatenate(batches, axis=1))
+
+    def adapt(self, left_out: LeftOutLatents) -> Self:
+        """Fit the weights to latents of left-out samples. Default: nothing is fitted."""
+        return self
 
     def with_scores(self, scores: ArrayLike | None) -> "Readout":
         """Return this readout with these scores, unless it has scores already."""

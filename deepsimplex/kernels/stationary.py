@@ -4,27 +4,55 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
+import keras
 import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-Kernel = Literal["rbf", "matern32", "matern52"]
+Kernel = Literal["rbf", "matern12", "matern32", "matern52"]
 
 
-def squared_distances(X: Any, Y: Any) -> Any:
-    """Squared Euclidean distances [N, M] between the rows of X [N, d] and of Y [M, d].
+def operations(*values: Any) -> Any:
+    """Return the module of operations on these values: NumPy for arrays, faster there, and keras.ops for tensors.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> squared_distances(np.zeros((1, 2)), np.array([[3.0, 4.0], [0.0, 0.0]])).numpy()
+    >>> operations(np.zeros(1)) is np, operations(ops.zeros(1)) is np
+    (True, False)
+    """
+    return np if all(isinstance(value, np.ndarray) for value in values) else ops
+
+
+def squared_distances(X: Any, Y: Any) -> Any:
+    """Squared Euclidean distances [N, M] between the rows of X [N, d] and of Y [M, d], arrays or tensors.
+
+    Examples
+    --------
+    >>> squared_distances(np.zeros((1, 2)), np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([[25.,  0.]])
     """
+    xp: Any = operations(X, Y)
     # Centered: the expansion of the square would lose small differences between rows far from the origin.
-    center = ops.stop_gradient(ops.mean(Y, axis=0))
+    center = xp.mean(Y, axis=0) if xp is np else ops.stop_gradient(ops.mean(Y, axis=0))
     X, Y = X - center, Y - center
-    squares = ops.sum(X * X, axis=1)[:, None] + ops.sum(Y * Y, axis=1)
-    return ops.maximum(squares - 2.0 * ops.matmul(X, ops.transpose(Y)), 0.0)
+    squares = xp.sum(X * X, axis=1)[:, None] + xp.sum(Y * Y, axis=1)
+    squared = squares - 2.0 * xp.matmul(X, xp.transpose(Y))
+    return without_rounding(squared, squares, X.shape[1])
+
+
+def without_rounding(squared: Any, squares: Any, terms: int) -> Any:
+    """Set squared distances to zero that may be rounding, given the sums of the squares of both rows.
+
+    The square root, which rough kernels take, would make a distance of equal rows of it.
+
+    Examples
+    --------
+    >>> without_rounding(np.array([1e-16, 1.0]), np.array([1.0, 2.0]), 4)
+    array([0., 1.])
+    """
+    xp = operations(squared)
+    rounding = 4.0 * terms**0.5 * float(np.finfo(keras.backend.standardize_dtype(squared.dtype)).eps)
+    return xp.where(squared > rounding * squares, squared, 0.0)
 
 
 def _distance(squared: Any) -> Any:
@@ -41,6 +69,17 @@ def rbf(squared: Any) -> Any:
     1.0
     """
     return ops.exp(-0.5 * squared)
+
+
+def matern12(squared: Any) -> Any:
+    """Matern kernel of smoothness 1/2, the exponential kernel: exp(-r).
+
+    Examples
+    --------
+    >>> round(float(matern12(1.0)), 4)
+    0.3679
+    """
+    return ops.exp(-_distance(squared))
 
 
 def matern32(squared: Any) -> Any:
@@ -67,7 +106,12 @@ def matern52(squared: Any) -> Any:
     return (1.0 + r + r * r / 3.0) * ops.exp(-r)
 
 
-KERNELS: dict[str, Callable[[Any], Any]] = {"rbf": rbf, "matern32": matern32, "matern52": matern52}
+KERNELS: dict[str, Callable[[Any], Any]] = {
+    "rbf": rbf,
+    "matern12": matern12,
+    "matern32": matern32,
+    "matern52": matern52,
+}
 
 
 def median_distance(rows: NDArray[np.float64]) -> float:

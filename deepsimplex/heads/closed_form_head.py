@@ -1,0 +1,367 @@
+"""Regression on labels in closed form as a Keras layer: given features in, a Gaussian over latent space out."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex import kernels
+from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.validation import check_labels, check_number, check_whole
+from deepsimplex.heads.features import compute_features
+from deepsimplex.heads.head import Head
+from deepsimplex.kernels import FeatureKernel, squared_distances
+from deepsimplex.kernels.closed_form import one_hot
+from deepsimplex.readout import LeftOutLatents
+from deepsimplex.samples import Samples
+from deepsimplex.targets import TARGETS, Target
+
+# Random projections of the features of a sample by which ``forget`` recognizes it, and the relative tolerance.
+_PROJECTIONS, _TOLERANCE = 4, 1e-5
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class ClosedFormHead(Head):
+    """Map given features [N, d] to the posterior of a Gaussian process on labels, solved in closed form.
+
+    ``solve`` regresses the positions of the classes in latent space on the features, with one kernel and one noise,
+    which are chosen, with the transformation of the features, by the likelihood of left-out samples; see
+    ``kernels.LabelRegression``. Nothing is trained by steps: the weights are not trainable. Features must be given, as
+    those of a frozen backbone: features that were learned from the same samples have no honest left-out prediction.
+
+    Parameters
+    ----------
+    num_classes : int
+        Number of classes n, at least 2.
+    inducing : int
+        Number of inducing rows M. With up to M samples all of them are, and the process is exact; otherwise they are
+        drawn at random. ``solve`` takes O(M^3 + N M^2) time and a prediction O(M (M + d)), as
+        many as there are numbers in the weights. Default 2000: fewer cost accuracy where there are more samples.
+    target : Target, str or dict
+        Target of the classifier, one that is made from labels alone. Default "vertices".
+    scale_floor : float
+        Added to the standard deviation in quadrature, in units of the latents. Default 1e-3, as in ``GaussianHead``.
+    **kwargs
+        Passed to keras.layers.Layer.
+
+    Attributes
+    ----------
+    adapted : bool
+        Whether the head is solved.
+
+    Returns
+    -------
+    dict
+        {"loc": [N, L], "scale": [N, 1]}, of dtype float32 under mixed precision, else of the layer's dtype. The scale
+        is that of f, without the noise of the labels.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, a target that needs samples, features not of rank 2.
+
+    Notes
+    -----
+    Kernel values are float64 whatever the layer's dtype.
+
+    Examples
+    --------
+    >>> import deepsimplex as ds
+    >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    >>> x, x_test = (values.reshape(-1, 64) for values in (x[:300], x_test))
+    >>> head, readout = ClosedFormHead(10, inducing=300), ds.readout.LeftOutSoftmax()
+    >>> readout = readout.adapt(head.solve(x, y[:300]))
+    >>> bool(np.mean(readout(head(x_test)).numpy().argmax(axis=1) == y_test) > 0.9)
+    True
+    """
+
+    covariance = "isotropic"
+    is_closed_form = True
+    num_classes: int
+    latent_dim: int
+
+    def __init__(
+        self,
+        num_classes: int,
+        inducing: int = 2000,
+        *,
+        target: Target | str | Mapping[str, Any] = "vertices",
+        scale_floor: float = 1e-3,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.adapted = False
+        self.num_classes = check_whole(num_classes, "num_classes", least=2)
+        self.inducing = check_whole(inducing, "inducing", least=1)
+        self.scale_floor = check_number(scale_floor, "scale_floor", 0.0)
+        self.target = TARGETS.get(target)
+        self.latent_dim = self.target.latent_dim(self.num_classes)
+        table = self.target.table(self.num_classes)
+        if table is None:
+            raise ValueError(f"target must be made from labels alone, as 'vertices'; found {self.target!r}")
+        self._positions = np.asarray(table.loc, np.float64)
+        self.signatures = np.zeros((0, _PROJECTIONS + 1))
+
+    def check_target(self, target: Target, num_classes: int) -> None:
+        """Raise ValueError for another number of classes, or a target with other positions of the classes."""
+        super().check_target(target, num_classes)
+        table = target.table(num_classes)
+        if table is not None and not np.allclose(table.loc, self._positions):
+            raise ValueError(f"head must have the classifier's target, target={target!r}; found {self.target!r}")
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        super().build(input_shape)
+        M, d, L = self.inducing, self._num_features, self.latent_dim
+        options = {"trainable": False, "autocast": False}
+        double = {"dtype": "float64", **options}
+        self.points = self.add_weight((M, d), "zeros", name="points", dtype="float32", **options)
+        self.squares = self.add_weight((M,), "zeros", name="squares", **double)  # of the points' lengths
+        self.kernel_numbers = self.add_weight((11,), "ones", name="kernel_numbers", **double)
+        self.center = self.add_weight((d,), "zeros", name="center", **double)
+        self.feature_scale = self.add_weight((d,), "ones", name="feature_scale", **double)
+        self.loc_weights = self.add_weight((M, L), "zeros", name="loc_weights", **double)
+        self.scale_weights = self.add_weight((M, M), "zeros", name="scale_weights", **double)
+        self.unit = self.add_weight((), "ones", name="unit", **double)
+        # What ``partial_fit`` and ``forget`` go on from.
+        self.gram = self.add_weight((M, M), "zeros", name="gram", **double)
+        self.moments = self.add_weight((M, self.num_classes), "zeros", name="moments", **double)
+
+    def adapt(
+        self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
+    ) -> Self:
+        """Call ``solve`` and return the head itself."""
+        self.solve(x, y, backbone, seed=seed)
+        return self
+
+    def solve(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> LeftOutLatents:
+        """Choose kernel, noise and transformation by left-out samples, and set the weights.
+
+        Parameters
+        ----------
+        x : array, tf.data.Dataset or keras.utils.PyDataset
+            Samples [N, ...], or batches (samples, labels), which are read twice if there are more than 10 000 samples.
+        y : array_like, shape [N] or [N, n], optional
+            Class numbers or soft labels, unless x holds them.
+        backbone : keras.Model or keras.layers.Layer, optional
+            The network before the head, called in inference mode. Default: samples are features.
+        groups : array_like, shape [N], optional
+            Samples of equal values, such as of one patient, are left out together. Beside arrays alone.
+        seed : int
+            Seed of all draws. Default 0.
+
+        Returns
+        -------
+        LeftOutLatents
+            For ``Readout.adapt``. Samples whose class has no other sample, or group, are not among them.
+
+        Raises
+        ------
+        ValueError
+            For features that are not finite, not of rank 2 or of another size, invalid labels, and groups of another
+            length.
+        """
+        samples = Samples.of(x, y, labeled=True, name="samples")
+        if groups is not None:
+            groups = np.asarray(groups)
+            if samples.is_stream or groups.shape != (samples.num_rows,):
+                raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+        signatures: list[NDArray[np.float64]] = []
+
+        def blocks() -> Iterator[kernels.Block]:
+            signatures.clear()
+            row = 0
+            for features, labels in self._features(samples, backbone):
+                signatures.append(self._signatures(features, labels))
+                part = None if groups is None else groups[row : row + len(features)]
+                row += len(features)
+                yield features, labels, part
+
+        result = kernels.ClosedForm.solve(blocks, self.num_classes, self.inducing, seed=seed)
+        used = result.used
+        if not used.all():
+            warn_caller(
+                f"{np.sum(~used)} samples are the only ones, or the only group, of their class: they cannot be "
+                "predicted without themselves, and the readout is fitted to the others. Add samples of the class"
+            )
+        unit = result.scale(self._positions)
+        self._set_weights(result.regression, unit)
+        self.signatures = np.concatenate(signatures)
+        mean, variance = result.left_out
+        folds = [(others @ self._positions, held @ self._positions, rows) for others, held, rows in result.folds]
+        scale = np.hypot(unit * np.sqrt(variance[used, None]), self.scale_floor)
+        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], result.rows[used], folds)
+
+    def partial_fit(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+        """Add samples, of new classes among the ``num_classes`` too, as if ``solve`` had seen them.
+
+        Kernel and noise stay as they are. While all samples are inducing rows and there is room, new ones are too.
+
+        Parameters
+        ----------
+        x, y, backbone
+            As for ``solve``.
+
+        Returns
+        -------
+        ClosedFormHead
+            The head itself.
+
+        Raises
+        ------
+        ValueError
+            For a head that is not solved, and as ``solve``.
+        """
+        regression = self._regression()
+        for features, labels in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+            Y = one_hot(labels, self.num_classes)
+            exact = regression.num_rows == len(regression.points)
+            if exact and regression.num_rows + len(features) <= self.inducing:
+                regression = regression.add_inducing(regression.kernel.transform(features), Y)
+            else:
+                regression.add(features, Y)
+            self.signatures = np.concatenate([self.signatures, self._signatures(features, labels)])
+        self._set_weights(regression.solve(float(self.kernel_numbers[8])), float(self.unit))
+        return self
+
+    def forget(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+        """Remove samples, exactly as if ``solve`` had not seen them, but for its choice of kernel and noise.
+
+        Inducing rows that are among them are removed, too: nothing of them is left in the weights.
+
+        Parameters
+        ----------
+        x, y, backbone
+            As for ``solve``.
+
+        Returns
+        -------
+        ClosedFormHead
+            The head itself.
+
+        Raises
+        ------
+        ValueError
+            For a head that is not solved, for a sample that it was not solved with, and for all its samples.
+        """
+        regression, signatures = self._regression(), self.signatures
+        for features, labels in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+            tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
+            for row, signature in enumerate(self._signatures(features, labels)):
+                distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
+                if not len(distances) or distances.min() > tolerance[row]:
+                    raise ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
+                signatures = np.delete(signatures, distances.argmin(), axis=0)
+            regression.add(features, one_hot(labels, self.num_classes), sign=-1)
+            U = regression.kernel.transform(features)
+            near = squared_distances(regression.points, U) <= (_TOLERANCE**2) * np.sum(U * U, axis=1)
+            gone = np.flatnonzero(near.any(axis=1))
+            if len(gone) == len(regression.points):
+                raise ValueError("x must leave at least one inducing row; found all of them. Solve the head anew")
+            if len(gone):
+                regression.remove_inducing(gone)
+        self.signatures = signatures
+        self._set_weights(regression.solve(float(self.kernel_numbers[8])), float(self.unit))
+        return self
+
+    def _features(
+        self, samples: Samples, backbone: Callable[..., Any] | None
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
+        """Read features [B, d] and labels of samples in blocks, and check them."""
+        for batch, labels, *_ in samples.blocks():
+            features = compute_features(batch, backbone)
+            self._build_for(features)
+            yield features, check_labels(labels, self.num_classes, rows=len(features), soft=True)[0]
+
+    def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
+        """Random projections [N, 5] of features, and their labels as numbers."""
+        directions = np.random.default_rng(0).normal(size=(features.shape[1], _PROJECTIONS))
+        numbers = one_hot(labels, self.num_classes) @ np.arange(1.0, self.num_classes + 1)
+        return np.column_stack([features @ directions, numbers * np.maximum(np.linalg.norm(features, axis=1), 1.0)])
+
+    def _regression(self) -> kernels.LabelRegression:
+        """Make the regression that the weights hold."""
+        if not self.adapted:
+            raise ValueError("the head must be solved first: call solve(x, y)")
+        numbers = np.asarray(self.kernel_numbers, np.float64)
+        lengthscale, linear, root, unit, _, M, num_rows = numbers[4:].tolist()
+        center, scale = np.asarray(self.center), np.asarray(self.feature_scale)
+        kernel = FeatureKernel(numbers[:4], lengthscale, linear, root, unit, center, scale, 1.0)
+        M = int(M)
+        points = np.asarray(self.points[:M], np.float64)
+        regression = kernels.LabelRegression(kernel, points, self.num_classes)
+        regression.gram, regression.moments = np.array(self.gram[:M, :M]), np.array(self.moments[:M])
+        regression.num_rows = int(num_rows)
+        return regression
+
+    def _set_weights(self, regression: kernels.LabelRegression, unit: float) -> None:
+        kernel, M = regression.kernel, len(regression.points)
+        loc, scale = regression.weights(self._positions)
+        rest = (0, self.inducing - M)  # rows without weight
+        self.points.assign(np.pad(regression.points, (rest, (0, 0))))
+        self.squares.assign(np.pad(np.sum(np.square(regression.points), axis=1), rest))
+        self.kernel_numbers.assign(
+            [
+                *kernel.coefficients,
+                *(kernel.lengthscale, kernel.linear / kernel.power, kernel.root, kernel.unit),
+                *(regression.noise, M, regression.num_rows),
+            ]
+        )
+        self.center.assign(kernel.center)
+        self.feature_scale.assign(kernel.scale)
+        self.loc_weights.assign(np.pad(loc, (rest, (0, 0))))
+        self.scale_weights.assign(np.pad(scale, (rest, rest)))
+        self.gram.assign(np.pad(regression.gram, (rest, rest)))
+        self.moments.assign(np.pad(regression.moments, (rest, (0, 0))))
+        self.unit.assign(unit)
+        self.adapted = True
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights, ``adapted``, and what ``forget`` recognizes samples by."""
+        super().save_own_variables(store)
+        store["signatures"] = self.signatures
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the weights, ``adapted``, and what ``forget`` recognizes samples by."""
+        super().load_own_variables({name: store[name] for name in store.keys() if name != "signatures"})  # noqa: SIM118
+        self.signatures = np.asarray(store["signatures"])
+
+    def call(self, features: Any) -> dict[str, Any]:
+        # features: [N, d]
+        dtype = precise_dtype()
+        numbers, center, scale, points, squares, loc_weights, scale_weights, unit = (
+            ops.cast(weight, dtype)
+            for weight in (
+                self.kernel_numbers,
+                self.center,
+                self.feature_scale,
+                self.points,
+                self.squares,
+                self.loc_weights,
+                self.scale_weights,
+                self.unit,
+            )
+        )
+        kernel = FeatureKernel(numbers[:4], numbers[4], numbers[5], numbers[6], numbers[7], center, scale, 1.0)
+        U = kernel.transform(ops.cast(features, dtype))
+        k = kernel(U, points, squares)  # [N, M]
+        variance = kernel.variance(U) - ops.sum(ops.square(ops.matmul(k, scale_weights)), axis=1)
+        variance = unit**2 * ops.maximum(variance, 0.0)[:, None]
+        loc = ops.cast(ops.matmul(k, loc_weights), self._output_dtype)
+        return {"loc": loc, "scale": ops.cast(ops.sqrt(variance + self.scale_floor**2), self._output_dtype)}
+
+    def get_config(self) -> dict[str, Any]:
+        target = {"target": keras.saving.serialize_keras_object(self.target)}
+        names = ("num_classes", "inducing", "scale_floor")
+        return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}

@@ -1,0 +1,248 @@
+"""Classification of given features in closed form: kernel, noise and left-out predictions, from labels alone."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
+from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
+from deepsimplex.kernels.label_regression import LabelRegression, NoisePath, Regressed
+from deepsimplex.samples import Reservoir
+
+Array = NDArray[np.float64]
+# Features [B, d], labels (class numbers [B], or shares of the classes [B, n]) and groups [B] or None.
+Block = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
+Blocks = Callable[[], Iterable[Block]]
+
+# Rows that are left out for the readout, of many classes fewer: their shares of classes fill 40 MB at most.
+ROWS, _SHARES = 10_000, 5_000_000
+# Inducing rows and rows among which the kernel is chosen.
+_CHOICE_INDUCING, _CHOICE_ROWS = 500, 2500
+
+
+class Fold(NamedTuple):
+    """A fold of rows that the regression and the readout are fitted without.
+
+    Attributes
+    ----------
+    kept, held : ndarray, shapes [N - H, n] and [H, n]
+        Left-out means of the other rows, and predicted means of the fold, both without the fold.
+    is_held : ndarray of bool, shape [N]
+    """
+
+    kept: Array
+    held: Array
+    is_held: NDArray[np.bool_]
+
+
+@dataclass(eq=False)
+class ClosedForm:
+    """Regression on labels with everything that a readout is fitted to.
+
+    Attributes
+    ----------
+    regression : LabelRegression
+    labels : ndarray, shape [N, n]
+        Shares of the classes of the rows that were left out: all, or 10 000 at random (fewer of more than 500 classes).
+    rows : ndarray of int64, shape [N]
+        Their positions among all rows.
+    left_out : Regressed
+        Their predictions without them.
+    used : ndarray of bool, shape [N]
+        Whether the class of the row has other rows, or groups; without any, a left-out row cannot be predicted.
+    folds : list of Fold
+        Rows that count, in folds for the choice of penalties.
+    score : float
+        Mean negative log-likelihood of left-out rows under a readout of two numbers.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(60, 2))
+    >>> result = ClosedForm.solve(array_blocks(X, (X[:, 0] > 0).astype(int)), 2)
+    >>> float(np.mean(result.left_out.mean.argmax(axis=1) == (X[:, 0] > 0))) > 0.9
+    True
+    """
+
+    regression: LabelRegression
+    labels: Array
+    rows: NDArray[np.int64]
+    left_out: Regressed
+    used: NDArray[np.bool_]
+    folds: list[Fold]
+    score: float
+
+    @classmethod
+    def solve(
+        cls,
+        blocks: Blocks,
+        num_classes: int,
+        inducing: int = 2000,
+        kernel: FeatureKernel | None = None,
+        noise: float | None = None,
+        seed: int = 0,
+        transformations: Sequence[Transformation] = TRANSFORMATIONS,
+    ) -> "ClosedForm":
+        """Choose kernel and noise, solve, and leave out rows.
+
+        Parameters
+        ----------
+        blocks : callable
+            Returns an iterable of blocks (features [B, d], labels [B] or [B, n], groups [B] or None), which is read
+            twice, or thrice with groups, if there are more than 10 000 rows.
+        num_classes : int
+        inducing : int
+            Largest number of inducing rows. Default 2000.
+        kernel : FeatureKernel, optional
+            Default: chosen by ``KernelChoice`` among some of the rows.
+        noise : float, optional
+            In units of the kernel's variance. Default: the likeliest.
+        seed : int
+            Seed of all draws. Default 0.
+        transformations : sequence of str
+            Transformations of the features among which the kernel is chosen. Default: all.
+        """
+        rng = np.random.default_rng(seed)
+        (X, Y, groups), drawn, count = _drawn_rows(blocks, num_classes, rng)
+        order = rng.permutation(len(X))
+        points = np.sort(order[:inducing])
+        used = _has_others(Y, groups)
+        if not used.any():
+            raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
+        if kernel is None:
+            kernel = _chosen_kernel(X, Y, groups, used, order, len(points), transformations)
+        regression = LabelRegression(kernel, kernel.transform(X[points]), num_classes)
+        basis = regression.basis(X)
+        if count == len(X):
+            regression.add_basis(basis[0], Y)
+        else:
+            for x, y, _ in blocks():
+                regression.add(x, one_hot(y, num_classes))
+        likelihood = LabelLikelihood(Y, used)
+        if noise is None:
+            path = NoisePath(regression.gram, regression.moments, basis[0], Y, groups)
+            noise = float(NOISES[likeliest_noise(path, likelihood, len(NOISES) // 2)[1]])
+        regression.solve(noise)
+        left_out = regression.leave_out(basis, Y, groups)
+        folds = list(_folds(regression, basis, Y, groups, used, rng))
+        return cls(regression, Y, drawn, left_out, used, folds, likelihood(left_out.mean))
+
+    def scale(self, positions: Array) -> float:
+        """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""
+        residuals = (self.labels - self.left_out.mean)[self.used] @ positions
+        variances = self.left_out.variance[self.used] + self.regression.noise
+        return float(np.sqrt(np.mean(np.square(residuals) / variances[:, None])))
+
+
+def array_blocks(X: NDArray[Any], y: NDArray[Any], groups: NDArray[Any] | None = None, size: int = 4096) -> Blocks:
+    """Return the blocks of arrays, memory maps among them.
+
+    Examples
+    --------
+    >>> [len(x) for x, y, groups in array_blocks(np.zeros((5, 2)), np.zeros(5, int), size=3)()]
+    [3, 2]
+    """
+
+    def blocks() -> Iterator[Block]:
+        for start in range(0, len(X), size):
+            rows = slice(start, start + size)
+            yield np.asarray(X[rows]), np.asarray(y[rows]), None if groups is None else groups[rows]
+
+    return blocks
+
+
+def one_hot(y: NDArray[Any], num_classes: int) -> Array:
+    """Return labels as shares [N, n]: class numbers become one-hot, shares stay.
+
+    Examples
+    --------
+    >>> one_hot(np.array([1, 0]), 2).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    return np.asarray(y, np.float64) if np.ndim(y) == 2 else np.eye(num_classes)[y]
+
+
+def _drawn_rows(
+    blocks: Blocks, num_classes: int, rng: np.random.Generator
+) -> tuple[tuple[Array, Array, NDArray[Any] | None], NDArray[np.int64], int]:
+    """Draw at most ``ROWS`` rows, whole groups if there are any; also return their positions, and count all rows."""
+    groups = None
+    most = min(ROWS, max(_SHARES // num_classes, 1))
+    reservoir = Reservoir(most, rng)
+    for x, y, group in blocks():
+        if not np.isfinite(x).all():
+            raise ValueError("samples must give finite features; found NaN or infinity")
+        reservoir.add((x, y) if group is None else (x, y, group))
+    draw = reservoir.drawn()
+    if not draw.given:
+        raise ValueError("samples must hold at least one sample; found none")
+    (X, y, *rest), rows = draw.columns, draw.rows
+    if rest and draw.given > len(X):
+        X, y, groups, rows = _whole_groups(blocks, rest[0], most)
+    elif rest:
+        groups = rest[0]
+    return (np.asarray(X, np.float64), one_hot(y, num_classes), groups), rows, draw.given
+
+
+def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArray[Any], ...]:
+    """Read the rows of drawn groups, as many groups as have ``most`` rows, and their positions."""
+    all_names, counts = np.unique(np.concatenate([np.asarray(group) for *_, group in blocks()]), return_counts=True)
+    names = np.unique(drawn)
+    sizes = counts[np.searchsorted(all_names, names)]
+    kept = names[: max(int(np.sum(np.cumsum(sizes) <= most)), 1)]
+    parts, start = [], 0
+    for x, y, group in blocks():
+        group = np.asarray(group)
+        rows = np.flatnonzero(np.isin(group, kept))
+        if len(rows):
+            parts.append((x[rows], y[rows], group[rows], start + rows))
+        start += len(x)
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+
+def _has_others(Y: Array, groups: NDArray[Any] | None) -> NDArray[np.bool_]:
+    """Whether other rows, or groups, share the likeliest class of a row."""
+    labels = Y.argmax(axis=1)
+    units = np.arange(len(Y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    pairs = np.unique(np.stack([labels, units]), axis=1)
+    return np.bincount(pairs[0], minlength=Y.shape[1])[labels] > 1
+
+
+def _chosen_kernel(
+    X: Array,
+    Y: Array,
+    groups: NDArray[Any] | None,
+    used: NDArray[np.bool_],
+    order: NDArray[np.int64],
+    inducing: int,
+    transformations: Sequence[Transformation],
+) -> FeatureKernel:
+    """Choose the kernel among rows of which as large a share is inducing as among all, so that it suits both alike."""
+    points = min(inducing, _CHOICE_INDUCING)
+    rows = order[: min(max(points * len(X) // inducing, points), _CHOICE_ROWS)]
+    part = None if groups is None else groups[rows]
+    inducing_rows = np.arange(min(points, len(rows)))
+    return KernelChoice(X[rows], Y[rows], inducing_rows, part, used[rows], transformations).best()[0]
+
+
+def _folds(
+    regression: LabelRegression,
+    basis: tuple[Array, Array],
+    Y: Array,
+    groups: NDArray[Any] | None,
+    used: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> Iterator[Fold]:
+    """Leave out fifths of the rows, with their groups: five of up to 1000 rows, one from 5000 rows on."""
+    units = np.arange(len(Y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    number = rng.permutation(units.max() + 1)[units] % 5
+    for fold in range(int(np.clip(5000 // len(Y), 1, 5))):
+        held, kept = used & (number == fold), used & (number != fold)
+        if not held.any() or not kept.any():
+            continue
+        without = regression.without((basis[0][held], basis[1][held]), Y[held])
+        others = (basis[0][kept], basis[1][kept])
+        left_out = without.leave_out(others, Y[kept], None if groups is None else groups[kept])
+        yield Fold(left_out.mean, without.mean(basis[0][held]), held[used])

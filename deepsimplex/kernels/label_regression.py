@@ -1,0 +1,279 @@
+"""Gaussian process regression on labels in closed form, with exact leave-one-out."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
+
+from deepsimplex.kernels.feature_kernel import FeatureKernel
+
+Array = NDArray[np.float64]
+# Numbers of a block of kernel values: 32 MiB in double precision.
+_BLOCK = 2**22
+
+
+class Regressed(NamedTuple):
+    """Predictions of a regression on labels.
+
+    Attributes
+    ----------
+    mean : ndarray, shape [N, n]
+        Regressed labels: shares of the classes, which sum to about one but may be negative.
+    variance : ndarray, shape [N]
+        Variances of the process, in units of its noise-free kernel.
+    """
+
+    mean: Array
+    variance: Array
+
+
+class LabelRegression:
+    """Gaussian process regression of labels on features, of one kernel and one noise for all classes.
+
+    The process is that of subsets of regressors on M inducing rows w_j, exact if all training rows are among them:
+    with K_mm = L L^T and phi(x) = L^-1 k(w, x), labels Y [N, n] (one-hot or soft) and Phi [N, M],
+
+        mean(x) = phi(x)^T (Phi^T Phi + s^2)^-1 Phi^T Y,
+        var(x) = k(x, x) - |phi(x)|^2 + s^2 phi(x)^T (Phi^T Phi + s^2)^-1 phi(x).
+
+    Latents of a target with positions C [n, L] of its classes are mean(x) C, with the same variance for every latent
+    dimension. Only the sums Phi^T Phi [M, M] and Phi^T Y [M, n] are kept, so that rows and classes can be added, and
+    rows be removed, at any time.
+
+    Parameters
+    ----------
+    kernel : FeatureKernel
+    points : ndarray, shape [M, d]
+        Inducing rows, transformed by the kernel.
+    num_classes : int
+        Number of classes n; ``add`` enlarges it.
+
+    Attributes
+    ----------
+    gram : ndarray, shape [M, M]
+        Phi^T Phi.
+    moments : ndarray, shape [M, n]
+        Phi^T Y.
+    num_rows : int
+    noise : float
+        s^2, in units of the kernel's variance.
+
+    Notes
+    -----
+    Left out, row i has the mean (mean_i - h_i y_i) / (1 - h_i) with h_i = phi_i^T (Phi^T Phi + s^2)^-1 phi_i: exactly
+    what refitting without the row gives, for the kernel, noise and inducing rows as they are. Rows G that are left out
+    together have y_G - mean_-G = (I - H_GG)^-1 (y_G - mean_G).
+
+    Sources: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, 2006, sec. 5.4.2; Quinonero-Candela and
+    Rasmussen, *A Unifying View of Sparse Approximate Gaussian Process Regression*, 2005.
+
+    Examples
+    --------
+    >>> X, Y = np.array([[0.0], [0.1], [1.0]]), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> kernel = FeatureKernel.of(X, "raw", "rbf", 0.5)
+    >>> regression = LabelRegression(kernel, kernel.transform(X), 2).add(X, Y).solve(0.1)
+    >>> regression.predict(np.array([[0.05]])).mean.round(1).tolist()
+    [[1.0, 0.0]]
+    >>> regression.leave_out(regression.basis(X), Y).mean[0].round(1).tolist()  # by the second row
+    [0.9, 0.0]
+    """
+
+    def __init__(self, kernel: FeatureKernel, points: NDArray[Any], num_classes: int) -> None:
+        self.kernel = kernel
+        self.points = points
+        M = len(points)
+        self._factor = jittered_cholesky(kernel(self.points, self.points))
+        self.gram, self.moments = np.zeros((M, M)), np.zeros((M, num_classes))
+        self.num_rows = 0
+
+    def basis(self, X: NDArray[Any]) -> tuple[Array, Array]:
+        """Return phi [N, M] of features X [N, d], and the variances outside of its span, k(x, x) - |phi|^2 [N]."""
+        return self.basis_of(self.kernel.transform(np.asarray(X, np.float64)))
+
+    def basis_of(self, U: Array) -> tuple[Array, Array]:
+        """Return the same as ``basis`` of rows U [N, d] that are transformed already."""
+        k = self.kernel(self.points, U)
+        phi = solve_triangular(self._factor, k, lower=True, check_finite=False).T
+        return phi, np.maximum(self.kernel.variance(U) - np.sum(phi * phi, axis=1), 0.0)
+
+    def _blocks(self, *columns: Any) -> Iterator[tuple[Any, ...]]:
+        size = max(_BLOCK // len(self.points), 1)
+        for start in range(0, len(columns[0]), size):
+            yield tuple(column[start : start + size] for column in columns)
+
+    def add(self, X: NDArray[Any], Y: Array, sign: int = 1) -> Self:
+        """Add rows X [N, d] with labels Y [N, n], which may have more classes than before; ``sign`` -1 removes them."""
+        for x, y in self._blocks(X, Y):
+            self.add_basis(self.basis(x)[0], y, sign)
+        return self
+
+    def add_basis(self, phi: Array, Y: Array, sign: int = 1) -> None:
+        """Add rows by their phi [N, M], the first of ``basis(X)``; else as ``add``."""
+        new = Y.shape[1] - self.moments.shape[1]
+        if new > 0:
+            self.moments = np.pad(self.moments, ((0, 0), (0, new)))
+        self.gram += sign * (phi.T @ phi)
+        self.moments[:, : Y.shape[1]] += sign * (phi.T @ Y)
+        self.num_rows += sign * len(phi)
+
+    def add_inducing(self, U: Array, Y: Array) -> "LabelRegression":
+        """Return a regression with transformed rows U [N, d] and labels Y [N, n] added, as inducing rows too.
+
+        Before, all rows must be inducing, each once: their labels follow from the sums.
+        """
+        phi = self.basis_of(self.points)[0]
+        before: Array = np.linalg.solve(phi.T, self.moments).astype(np.float64)
+        other = LabelRegression(self.kernel, np.concatenate([self.points, U]), self.moments.shape[1])
+        other.add_basis(other.basis_of(self.points)[0], before)
+        other.add_basis(other.basis_of(U)[0], Y)
+        return other
+
+    def remove_inducing(self, rows: NDArray[np.int64]) -> None:
+        """Remove inducing rows by their numbers: the sums become those of the rows that are left."""
+        kept = np.delete(np.arange(len(self.points)), rows)
+        K = self._factor @ self._factor.T
+        factor = cholesky(K[np.ix_(kept, kept)], lower=True)
+        T = solve_triangular(factor, self._factor[kept], lower=True)
+        self.gram, self.moments = T @ self.gram @ T.T, T @ self.moments
+        self.points, self._factor = self.points[kept], factor
+
+    def solve(self, noise: float) -> Self:
+        """Solve for a noise s^2, in units of the kernel's variance."""
+        self.noise = noise
+        self._solved = cholesky(self.gram + noise * np.eye(len(self.gram)), lower=True)
+        self._weights = cho_solve((self._solved, True), self.moments)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> Regressed:
+        """Return means [N, n] and variances [N] at features X [N, d]."""
+        parts = []
+        for (x,) in self._blocks(X):
+            phi, rest = self.basis(x)
+            V = self._half(phi)
+            parts.append((phi @ self._weights, rest + self.noise * np.sum(V * V, axis=1)))
+        mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Regressed(mean, variance)
+
+    def weights(self, positions: Array) -> tuple[Array, Array]:
+        """Return W [M, L] and C [M, M]: with k(x) the kernel values of the inducing rows, latents of positions [n, L]
+        have the mean W^T k(x) and the variance k(x, x) - |C^T k(x)|^2."""
+        M = len(self.gram)
+        loc = solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)
+        reduction = np.eye(M) - self.noise * cho_solve((self._solved, True), np.eye(M))
+        root = cholesky(0.5 * (reduction + reduction.T) + 1e-10 * np.eye(M), lower=True)
+        return loc, solve_triangular(self._factor, root, lower=True, trans=1)
+
+    def mean(self, phi: Array) -> Array:
+        """Means [N, n] of rows given phi [N, M], the first of ``basis(X)``."""
+        return phi @ self._weights
+
+    def _half(self, phi: Array) -> Array:
+        """Rows v_i [N, M] with h_ij = v_i^T v_j."""
+        return solve_triangular(self._solved, phi.T, lower=True, check_finite=False).T
+
+    def leave_out(self, basis: tuple[Array, Array], Y: Array, groups: NDArray[Any] | None = None) -> Regressed:
+        """Return the prediction of every row without the row, or without its group.
+
+        Parameters
+        ----------
+        basis : tuple
+            ``basis(X)`` of rows X [N, d] that were added.
+        Y : ndarray, shape [N, n]
+            Their labels.
+        groups : ndarray, shape [N], optional
+            Rows of equal values are left out together; all rows of a group must be in X.
+        """
+        phi, rest = basis
+        mean, growth = left_out(self._half(phi), phi @ self._weights, Y, groups)
+        return Regressed(mean, rest + self.noise * growth)
+
+    def without(self, basis: tuple[Array, Array], Y: Array) -> "LabelRegression":
+        """Return the regression without some rows that were added, given ``basis(X)`` and their labels."""
+        other = copy.copy(self)
+        other.gram = self.gram - basis[0].T @ basis[0]
+        other.moments = self.moments - basis[0].T @ Y
+        other.num_rows -= len(Y)
+        return other.solve(self.noise)
+
+
+def jittered_cholesky(K: Array) -> Array:
+    """Lower Cholesky factor of a kernel matrix [M, M], with a millionth of its mean variance added to the diagonal.
+
+    Examples
+    --------
+    >>> jittered_cholesky(np.ones((2, 2))).round(3).tolist()
+    [[1.0, 0.0], [1.0, 0.001]]
+    """
+    return cholesky(K + 1e-6 * np.mean(np.diag(K)) * np.eye(len(K)), lower=True, check_finite=False)
+
+
+def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = None) -> tuple[Array, Array]:
+    """Return means [N, n] of left-out rows, and h / (1 - h) [N] for the smoother's diagonal h of their groups.
+
+    Parameters
+    ----------
+    V : ndarray, shape [N, M]
+        Rows v_i of the smoother H = V V^T.
+    fitted, Y : ndarray, shape [N, n]
+        Fitted means and labels.
+    groups : ndarray, shape [N], optional
+
+    Examples
+    --------
+    >>> V, Y = np.array([[0.5], [0.5]]), np.array([[1.0], [0.0]])
+    >>> left_out(V, V @ V.T @ Y, Y)[0].round(3).tolist()  # 0.25 / (0.25 + 0.5), the other row with its noise
+    [[0.0], [0.333]]
+    """
+    if groups is None:
+        h = np.sum(V * V, axis=1)
+        return (fitted - h[:, None] * Y) / (1.0 - h)[:, None], h / (1.0 - h)
+    _, numbers = np.unique(groups, return_inverse=True)
+    order = np.argsort(numbers, kind="stable")
+    mean, growth = np.empty(Y.shape), np.empty(len(Y))
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        v, residual = V[rows], Y[rows] - fitted[rows]
+        # (I - v v^T)^-1 = I + v (I - v^T v)^-1 v^T, by whichever is smaller.
+        if len(v) <= v.shape[1]:
+            amplified = np.linalg.inv(np.eye(len(v)) - v @ v.T)
+        else:
+            amplified = np.eye(len(v)) + v @ np.linalg.solve(np.eye(v.shape[1]) - v.T @ v, v.T)
+        mean[rows], growth[rows] = Y[rows] - amplified @ residual, np.diag(amplified) - 1.0
+    return mean, growth
+
+
+class NoisePath:
+    """Left-out means of rows for every noise, by one decomposition of the sums.
+
+    Parameters
+    ----------
+    gram, moments : ndarray, shapes [M, M] and [M, n]
+        Sums Phi^T Phi and Phi^T Y over all rows.
+    phi, Y : ndarray, shapes [N, M] and [N, n]
+        Some of the rows.
+    groups : ndarray, shape [N], optional
+
+    Examples
+    --------
+    >>> X, Y = np.array([[0.0], [0.1], [1.0]]), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> kernel = FeatureKernel.of(X, "raw", "rbf", 0.5)
+    >>> regression = LabelRegression(kernel, kernel.transform(X), 2).add(X, Y).solve(0.1)
+    >>> basis = regression.basis(X)
+    >>> path = NoisePath(regression.gram, regression.moments, basis[0], Y)
+    >>> np.allclose(path(0.1), regression.leave_out(basis, Y).mean)
+    True
+    """
+
+    def __init__(self, gram: Array, moments: Array, phi: Array, Y: Array, groups: NDArray[Any] | None = None) -> None:
+        values, U = eigh(gram, driver="evd", check_finite=False)
+        self._values = np.maximum(values, 0.0)
+        self._phi, self._moments = phi @ U, U.T @ moments
+        self._labels, self._groups = Y, groups
+
+    def __call__(self, noise: float) -> Array:
+        """Return left-out means [N, n]."""
+        root = 1.0 / np.sqrt(self._values + noise)
+        V = self._phi * root
+        return left_out(V, V @ (root[:, None] * self._moments), self._labels, self._groups)[0]

@@ -1,0 +1,234 @@
+"""A softmax of affine and logarithmic scores, fitted by the likelihood of left-out rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+Array = NDArray[np.float64]
+
+LOWEST = -30.0
+"""Least argument of the logarithm of softplus, which is linear below and would underflow."""
+# Normal prior of a, g, log t and c, in units of the scores' root mean square, and of the offsets.
+_PRIOR_MEAN = np.array([0.0, 0.0, np.log(3.0), 0.5])
+_PRIOR_DEVIATION = np.array([10.0, 5.0, 0.5, 1.0])
+_OFFSET_DEVIATION = 1.0
+# Penalties of the matrix among which is chosen, from one that allows none.
+PENALTIES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutReadout:
+    """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of scores s [N, n].
+
+    The logarithm turns regressed labels, which are shares of the classes, into log-probabilities; where it is not
+    needed g is near zero. The matrix is A = R W^T, with R [n, r] fitted and W [n, r] the scores' leading directions.
+
+    Attributes
+    ----------
+    numbers : ndarray, shape [4]
+        a, g, t and c.
+    offset : ndarray, shape [n]
+        b.
+    matrix : ndarray, shape [n, n]
+        A.
+    penalty : float
+        Chosen weight of the squared norm of A.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(3, size=500)
+    >>> scores = np.eye(3)[y] + 0.5 * rng.normal(size=(500, 3))
+    >>> readout = LeftOutReadout.fit(scores, np.eye(3)[y], penalties=[10.0])
+    >>> bool(-np.log(readout(scores)[np.arange(500), y]).mean() < 0.3)
+    True
+    """
+
+    numbers: Array
+    offset: Array
+    matrix: Array
+    penalty: float
+
+    @classmethod
+    def fit(
+        cls,
+        scores: Array,
+        labels: Array,
+        folds: Sequence[tuple[Array, Array, NDArray[np.bool_]]] = (),
+        penalties: Sequence[float] = PENALTIES,
+        rank: int = 128,
+    ) -> "LeftOutReadout":
+        """Fit to left-out scores [N, n] and labels [N, n], with the penalty of the matrix that predicts best.
+
+        Parameters
+        ----------
+        scores, labels : ndarray, shape [N, n]
+        folds : sequence of tuple
+            For every fold: scores of the other rows, left out, and of the fold's, both predicted without the fold; and
+            which rows are the fold's, bool [N]. Scores that were left out one by one would not do: those of other rows
+            depend on the fold's labels. Default: none, for a single penalty.
+        penalties : sequence of float
+            In descending order; the search ends where two in a row have not improved. The first allows no matrix.
+        rank : int
+            Largest rank of the matrix. Default 128, which costs as much for a thousand classes as for a hundred.
+        """
+        unit = float(np.sqrt(np.mean(np.square(scores)))) or 1.0
+        directions = _leading_directions(scores, rank)
+        log_t, c = _fit_numbers(scores / unit, labels)
+        t = np.exp(log_t)
+
+        def affine(scores: Array, labels: Array) -> _Affine:
+            scaled = scores / unit
+            return _Affine(scaled, log_softplus(t * scaled + c), scaled @ directions, labels)
+
+        parts = [(affine(kept, labels[~held]), affine(others, labels[held])) for kept, others, held in folds]
+        penalty = _choose_penalty(parts, penalties) if len(penalties) > 1 else penalties[0]
+        (a, g), offset, R = affine(scores, labels).minimize(penalty)
+        numbers = np.array([a / unit, g, t / unit, c])
+        return cls(numbers, offset, R @ directions.T / unit, float(penalty))
+
+    def logits(self, scores: Array) -> Array:
+        """Logarithms of the probabilities up to a constant of the row, [N, n]."""
+        a, g, t, c = self.numbers
+        return a * scores + g * log_softplus(t * scores + c) + scores @ self.matrix.T + self.offset
+
+    def __call__(self, scores: Array) -> Array:
+        """Class probabilities [N, n]."""
+        return np.exp(log_softmax(self.logits(scores)))
+
+
+def log_softmax(logits: Array) -> Array:
+    """Logarithms of the softmax of rows [N, n].
+
+    Examples
+    --------
+    >>> log_softmax(np.zeros((1, 2))).round(3)
+    array([[-0.693, -0.693]])
+    """
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=1, keepdims=True))
+
+
+def log_softplus(x: Array) -> Array:
+    """log log(1 + exp(x)), linear below -30.
+
+    Examples
+    --------
+    >>> log_softplus(np.array([-50.0, 0.0])).round(3)
+    array([-30.   ,  -0.367])
+    """
+    return np.log(np.logaddexp(0.0, np.maximum(x, LOWEST)))
+
+
+def _fit_numbers(scores: Array, labels: Array) -> Array:
+    """Fit log t and c, together with a, g and the offsets that go with them, without a matrix."""
+    n = scores.shape[1]
+    mean, deviation = np.zeros(4 + n), np.full(4 + n, _OFFSET_DEVIATION)
+    mean[:4], deviation[:4] = _PRIOR_MEAN, _PRIOR_DEVIATION
+    totals = labels.sum(axis=1, keepdims=True)
+
+    def objective(values: Array) -> tuple[float, Array]:
+        (a, g, log_t, c), offset = values[:4], values[4:]
+        t = np.exp(log_t)
+        u = np.maximum(t * scores + c, LOWEST)
+        logarithm = log_softplus(u)
+        log_p = log_softmax(a * scores + g * logarithm + offset)
+        G = totals * np.exp(log_p) - labels
+        inner = g * G * expit(u) * np.exp(-logarithm)
+        numbers = [np.vdot(G, scores), np.vdot(G, logarithm), t * np.vdot(inner, scores), inner.sum()]
+        away = (values - mean) / deviation
+        gradient = np.concatenate([numbers, G.sum(axis=0)]) + away / deviation
+        return float(0.5 * np.vdot(away, away) - np.vdot(labels, log_p)), gradient
+
+    start = np.concatenate([[3.0, 1.0], _PRIOR_MEAN[2:], np.zeros(n)])
+    return _minimize(objective, start, 1.0 / np.sqrt(deviation**-2.0 + 0.1 * len(scores) / n), 1e-6)[2:4]
+
+
+class _Affine:
+    """Penalized likelihood, which is convex, of a, g, offsets [n] and R [n, r]."""
+
+    def __init__(self, scores: Array, logarithms: Array, projected: Array, labels: Array) -> None:
+        self._columns = scores, logarithms, projected, labels
+        self._totals = labels.sum(axis=1, keepdims=True)
+        self.num_classes, self._r = labels.shape[1], projected.shape[1]
+
+    def evaluate(self, values: Array) -> tuple[float, Array]:
+        """Return the negative log-likelihood and its gradient; without R where the values end before it."""
+        scores, logarithms, projected, labels = self._columns
+        n = self.num_classes
+        logits = values[0] * scores + values[1] * logarithms + values[2 : 2 + n]
+        R = values[2 + n :].reshape(-1, self._r)
+        if len(R):
+            logits += projected @ R.T
+        log_p = log_softmax(logits)
+        G = self._totals * np.exp(log_p) - labels
+        parts = [[np.vdot(G, scores), np.vdot(G, logarithms)], G.sum(axis=0)]
+        if len(R):
+            parts.append((G.T @ projected).ravel())
+        return -float(np.vdot(labels, log_p)), np.concatenate(parts)
+
+    def solve(self, penalty: float, start: Array | None = None) -> Array:
+        """Minimize the penalized loss; an infinite penalty allows no R."""
+        n, r = self.num_classes, self._r
+        size = 2 + n + (n * r if np.isfinite(penalty) else 0)
+        values = np.zeros(size)
+        values[:2] = 3.0, 1.0
+        if start is not None:
+            values[: len(start)] = start
+        precision, rows = np.empty(size), len(self._totals)
+        precision[:2], precision[2 : 2 + n], precision[2 + n :] = (
+            _PRIOR_DEVIATION[:2] ** -2.0,
+            _OFFSET_DEVIATION**-2.0,
+            2.0 * penalty,
+        )
+        # Steps are in units of the curvature, so that they are alike in all directions.
+        curvature = np.full(size, 0.3 * rows / n)
+        if np.isfinite(penalty):
+            curvature[2 + n :] = np.tile(0.3 / n * np.sum(np.square(self._columns[2]), axis=0), n)
+        curvature[:2] = 0.1 * rows
+
+        def objective(values: Array) -> tuple[float, Array]:
+            loss, gradient = self.evaluate(values)
+            return loss + 0.5 * float(np.vdot(precision * values, values)), gradient + precision * values
+
+        return _minimize(objective, values, 1.0 / np.sqrt(precision + curvature), 1e-6)
+
+    def minimize(self, penalty: float) -> tuple[Array, Array, Array]:
+        """Return (a, g), the offsets [n] and R [n, r]."""
+        n, r = self.num_classes, self._r
+        values = self.solve(penalty)
+        R = values[2 + n :].reshape(n, r) if np.isfinite(penalty) else np.zeros((n, r))
+        return values[:2], values[2 : 2 + n], R
+
+
+def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[float]) -> float:
+    """Choose the penalty under which folds are likeliest, given the likelihoods of the other and of the fold's rows."""
+    starts: list[Array | None] = [None] * len(parts)
+    best, chosen, worse = np.inf, penalties[0], 0
+    for penalty in penalties:
+        values = [others.solve(penalty, start) for (others, _), start in zip(parts, starts, strict=True)]
+        total = sum([held.evaluate(value)[0] for (_, held), value in zip(parts, values, strict=True)])
+        starts = [*values]
+        best, chosen, worse = (total, penalty, 0) if total < best else (best, chosen, worse + 1)
+        if worse == 2:
+            break
+    return chosen
+
+
+def _minimize(objective: Callable[[Array], tuple[float, Array]], start: Array, unit: Array, ftol: float) -> Array:
+    def scaled(values: Array) -> tuple[float, Array]:
+        loss, gradient = objective(values * unit)
+        return loss, gradient * unit
+
+    options = {"maxiter": 200, "ftol": ftol}
+    return minimize(scaled, start / unit, jac=True, method="L-BFGS-B", options=options).x * unit
+
+
+def _leading_directions(scores: Array, rank: int) -> Array:
+    """Orthonormal directions [n, r] of the scores' largest second moments."""
+    _, vectors = np.linalg.eigh(scores.T @ scores)
+    return vectors[:, ::-1][:, :rank]

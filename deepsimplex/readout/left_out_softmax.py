@@ -1,0 +1,84 @@
+"""Softmax of affine and logarithmic scores, fitted to the latents of left-out samples."""
+
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from deepsimplex._utils.portable_operations import softplus
+from deepsimplex.kernels import LeftOutReadout
+from deepsimplex.kernels.left_out_readout import LOWEST
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout.layers import Readout
+from deepsimplex.readout.left_out_latents import LeftOutLatents
+from deepsimplex.readout.score_matrix import Scores
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class LeftOutSoftmax(Readout):
+    """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of the scores s = S mu of the mean mu.
+
+    Its numbers are weights, which are not trained: ``adapt`` fits them to left-out latents, so that probabilities are
+    calibrated without held-out samples. The variance of the latents does not enter: given the mean it does not predict
+    errors of left-out samples. Until then probabilities are softmax(s).
+
+    Parameters
+    ----------
+    scores : array_like, shape [n, L], optional
+        Scores S; None stands for the vertices, L = n - 1.
+    num_points : int, optional
+        Sobol points of ``intervals``.
+    seed : int
+    **kwargs
+        Arguments of keras.layers.Layer.
+
+    Examples
+    --------
+    >>> latent = {"loc": np.array([[1.0, 0.0]], "float32"), "scale": np.array([[0.1]], "float32")}
+    >>> LeftOutSoftmax()(latent).numpy().round(2)
+    array([[0.69, 0.15, 0.15]], dtype=float32)
+    """
+
+    def build(self, input_shape: dict[str, Any]) -> None:
+        """Create the weights."""
+        n = Scores(self.scores, input_shape["loc"][-1]).num_classes
+        start = np.array([1.0, 0.0, 1.0, 0.0])
+        options = {"dtype": "float32", "autocast": False, "trainable": False}
+        self.numbers = self.add_weight((4,), lambda *_, **__: start, name="numbers", **options)
+        self.offset = self.add_weight((n,), "zeros", name="offset", **options)
+        self.matrix = self.add_weight((n, n), "zeros", name="matrix", **options)
+        self.built = True
+
+    def adapt(self, left_out: LeftOutLatents) -> Self:
+        """Fit the weights to latents of left-out samples, as ``heads.ClosedFormHead.solve`` returns them."""
+        loc = left_out.loc
+        if not self.built:
+            self.build({"loc": (None, loc.shape[1])})
+        S = Scores(self.scores, loc.shape[1]).matrix.T
+        folds = [(others @ S, held @ S, is_held) for others, held, is_held in left_out.folds]
+        fitted = LeftOutReadout.fit(loc @ S, left_out.labels, folds)
+        for weight, value in zip(
+            (self.numbers, self.offset, self.matrix), (fitted.numbers, fitted.offset, fitted.matrix), strict=True
+        ):
+            weight.assign(value)
+        return self
+
+    def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
+        """Compute class probabilities [N, n], float32, or float64 for a float64 latent."""
+        return self.class_probabilities(LatentGaussian.of(latent).tensors()[0])
+
+    def log_probabilities(self, latent: dict[str, Any]) -> Any:
+        """Logarithms of the class probabilities [N, n]."""
+        return ops.log_softmax(self._logits(LatentGaussian.of(latent).tensors()[0]), axis=-1)
+
+    def class_probabilities(self, points: Any) -> Any:
+        """Class probabilities [..., n] at latent points [..., L]."""
+        return ops.softmax(self._logits(points), axis=-1)
+
+    def _logits(self, points: Any) -> Any:
+        scores = self.score(points)
+        numbers, offset, matrix = (ops.cast(w, scores.dtype) for w in (self.numbers, self.offset, self.matrix))
+        logarithms = ops.log(softplus(ops.maximum(numbers[2] * scores + numbers[3], LOWEST)))
+        affine = ops.matmul(scores, ops.transpose(matrix)) + offset
+        return numbers[0] * scores + numbers[1] * logarithms + affine

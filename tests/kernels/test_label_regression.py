@@ -1,0 +1,157 @@
+"""Regression on labels in closed form: left-out rows equal refitting; rows and classes come and go."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from deepsimplex.kernels import KERNELS as STATIONARY
+from deepsimplex.kernels import ClosedForm, FeatureKernel, LabelRegression, NoisePath, array_blocks
+from tests.reference import label_regression as reference
+
+NOISE = 0.05
+ROWS = 90
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:ROWS], y[:ROWS]
+
+
+def regression_on(X, y, kernel, inducing, n=10):
+    return LabelRegression(kernel, kernel.transform(inducing), n).add(X, np.eye(n)[y]).solve(NOISE)
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+@pytest.mark.parametrize("transformation", ["raw", "unit", "root", "root_unit", "standardized"])
+def test_prediction_equals_plain_formulas(digits, name, transformation):
+    X, y = digits
+    kernel = FeatureKernel.of(X, transformation, name, scale=0.7, linear=0.5)
+    regression = regression_on(X[:60], y[:60], kernel, X[:20])
+    U = kernel.transform(X)
+    jitter = 1e-6 * np.mean(kernel.variance(U[:20]))
+    values = [
+        reference.kernel(*pair, name, kernel.lengthscale, 0.5, kernel.power) for pair in [(U[:20], U[:20]), (U, U[:20])]
+    ]
+    k_mm, k = values[0] + jitter * np.eye(20), values[1]
+    mean, variance = reference.predict(k_mm, k[:60], np.eye(10)[y[:60]], NOISE, k[60:], kernel.variance(U[60:]))
+    actual = regression.predict(X[60:])
+    np.testing.assert_allclose(actual.mean, mean, atol=1e-8)
+    np.testing.assert_allclose(actual.variance, variance, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern12"])
+@pytest.mark.parametrize("inducing", [20, ROWS])
+@pytest.mark.parametrize("size", [1, 4, 40])
+def test_left_out_rows_and_groups_equal_refitting(digits, name, inducing, size):
+    """Also a group of more rows than inducing ones."""
+    X, y = digits
+    kernel = FeatureKernel.of(X, "unit", name)
+    regression = regression_on(X, y, kernel, X[:inducing])
+    groups = np.random.default_rng(0).permutation(ROWS) // size
+    left_out = regression.leave_out(regression.basis(X), np.eye(10)[y], None if size == 1 else groups)
+    for group in (0, 1):
+        rows = groups == group
+        refitted = regression_on(X[~rows], y[~rows], kernel, X[:inducing]).predict(X[rows])
+        np.testing.assert_allclose(left_out.mean[rows], refitted.mean, atol=1e-8)
+        np.testing.assert_allclose(left_out.variance[rows], refitted.variance, atol=1e-8)
+
+
+def test_noise_path_equals_solving_for_each_noise(digits):
+    X, y = digits
+    Y, groups = np.eye(10)[y], np.arange(ROWS) // 3
+    regression = regression_on(X, y, FeatureKernel.of(X, "raw"), X[:30])
+    basis = regression.basis(X)
+    path = NoisePath(regression.gram, regression.moments, basis[0], Y, groups)
+    for noise in (1e-3, 1.0):
+        expected = regression.solve(noise).leave_out(basis, Y, groups).mean
+        np.testing.assert_allclose(path(noise), expected, atol=1e-8)
+
+
+def test_added_and_removed_rows_and_new_classes_equal_refitting(digits):
+    X, y = digits
+    kernel = FeatureKernel.of(X, "standardized", "matern32", linear=0.3)
+    known = y < 9
+    grown = regression_on(X[known], y[known], kernel, X[:25], n=9)
+    grown.add(X[~known], np.eye(10)[y[~known]]).solve(NOISE)
+    refitted = regression_on(X, y, kernel, X[:25])
+    np.testing.assert_allclose(grown.predict(X).mean, refitted.predict(X).mean, atol=1e-8)
+    forgotten = grown.add(X[:10], np.eye(10)[y[:10]], sign=-1)
+    forgotten.remove_inducing(np.arange(10))
+    forgotten.solve(NOISE)
+    refitted = regression_on(X[10:], y[10:], kernel, X[10:25])
+    assert forgotten.num_rows == ROWS - 10
+    for actual, expected in zip(forgotten.predict(X), refitted.predict(X), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-8)
+
+
+def test_regression_without_fold_equals_refitting(digits):
+    X, y = digits
+    Y, kernel = np.eye(10)[y], FeatureKernel.of(X, "raw", "matern12")
+    result = ClosedForm.solve(array_blocks(X, y), 10, 30, kernel, NOISE)
+    fold, inducing = result.folds[0], result.regression.points
+    kept = result.used.copy()
+    kept[np.flatnonzero(result.used)[fold.is_held]] = False
+    refitted = LabelRegression(kernel, inducing, 10).add(X[kept], Y[kept]).solve(NOISE)
+    np.testing.assert_allclose(fold.held, refitted.predict(X[result.used & ~kept]).mean, atol=1e-8)
+    np.testing.assert_allclose(fold.kept, refitted.leave_out(refitted.basis(X[kept]), Y[kept]).mean, atol=1e-8)
+
+
+def test_blocks_do_not_change_the_solution(digits, monkeypatch):
+    """Also where there are more rows than are left out, and with groups that lie in several blocks."""
+    X, y = digits
+    kernel = FeatureKernel.of(X, "raw")
+    whole = ClosedForm.solve(array_blocks(X, y), 10, 30, kernel, NOISE)
+    blocks = ClosedForm.solve(array_blocks(X, y, size=7), 10, 30, kernel, NOISE)
+    np.testing.assert_array_equal(whole.left_out.mean, blocks.left_out.mean)
+    monkeypatch.setattr("deepsimplex.kernels.closed_form.ROWS", 40)
+    part = ClosedForm.solve(array_blocks(X, y, size=7), 10, 30, kernel, NOISE)
+    assert len(part.labels) == 40
+    assert part.regression.num_rows == ROWS
+    again = LabelRegression(kernel, part.regression.points, 10).add(X, np.eye(10)[y]).solve(NOISE)
+    np.testing.assert_allclose(part.regression.predict(X).mean, again.predict(X).mean, atol=1e-8)
+    grouped = ClosedForm.solve(array_blocks(X, y, np.arange(ROWS) % 9, size=7), 10, 30, kernel, NOISE)
+    assert len(grouped.labels) == 40  # four groups of ten
+
+
+def test_hard_labels_equal_one_hot_labels(digits):
+    X, y = digits
+    kernel = FeatureKernel.of(X, "raw")
+    hard, soft = (ClosedForm.solve(array_blocks(X, labels), 10, 30, kernel, NOISE) for labels in (y, np.eye(10)[y]))
+    np.testing.assert_array_equal(hard.left_out.mean, soft.left_out.mean)
+    blurred = ClosedForm.solve(array_blocks(X, 0.9 * np.eye(10)[y] + 0.01), 10, 30, kernel, NOISE)
+    assert 0 < np.abs(blurred.left_out.mean - hard.left_out.mean).max() < 0.2
+
+
+def test_class_of_one_row_is_left_out_of_the_readout(digits):
+    X, y = digits
+    rows = np.concatenate([np.flatnonzero(y < 9), np.flatnonzero(y == 9)[:1]])
+    result = ClosedForm.solve(array_blocks(X[rows], y[rows]), 10)
+    np.testing.assert_array_equal(result.used, y[rows] < 9)
+    for groups in (y, np.zeros(ROWS)):
+        with pytest.raises(ValueError, match="two samples, or groups"):
+            ClosedForm.solve(array_blocks(X, y, groups), 10)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e20])
+def test_equal_and_extreme_rows_give_finite_predictions(scale):
+    X = scale * np.random.default_rng(0).normal(size=(12, 3))
+    result = ClosedForm.solve(array_blocks(X, np.arange(12) % 3), 3)
+    assert all(np.isfinite(values).all() for values in (*result.left_out, *result.regression.predict(X)))
+
+
+def test_kernel_choice_sees_what_features_need():
+    """Labels that depend on the sign of a product need a short lengthscale; on proportions, rows of length one."""
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(200, 4)))
+    y = (X[:, 0] > X[:, 1]).astype(int)
+    scaled = X * np.exp(2 * rng.normal(size=(200, 1)))
+    result = ClosedForm.solve(array_blocks(scaled, y), 2)
+    assert result.regression.kernel.unit == 1.0
+    assert np.mean(result.left_out.mean.argmax(axis=1) == y) > 0.9
+
+
+def test_features_that_are_not_finite_raise(digits):
+    X, y = digits
+    with pytest.raises(ValueError, match="finite"):
+        ClosedForm.solve(array_blocks(np.where(X == 3, np.nan, X), y), 10)

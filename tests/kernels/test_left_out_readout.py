@@ -1,0 +1,83 @@
+"""The readout fitted to left-out rows: gradients, choice of the penalty, limits."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime, minimize
+
+from deepsimplex.kernels import LeftOutReadout
+from deepsimplex.kernels.left_out_readout import _Affine, log_softmax
+
+
+def confused_scores(N, n=4, seed=0):
+    """Scores of classes of which two are confused: class probabilities need a matrix."""
+    rng = np.random.default_rng(seed)
+    labels = np.eye(n)[rng.integers(n, size=N)]
+    mixed = np.eye(n)
+    mixed[0, 1] = mixed[2, 3] = 0.8
+    return labels @ mixed + 0.4 * rng.normal(size=(N, n)), labels
+
+
+def loss(readout, scores, labels):
+    return -np.mean(np.sum(labels * log_softmax(readout.logits(scores)), axis=1))
+
+
+def test_gradient_equals_finite_differences():
+    scores, labels = confused_scores(30)
+    problem = _Affine(scores, scores**2, scores[:, :2], 0.9 * labels + 0.025)
+    for size in (2 + 4, 2 + 4 + 4 * 2):
+        values = np.random.default_rng(1).normal(size=size)
+        numeric = approx_fprime(values, lambda values: problem.evaluate(values)[0], 1e-6)
+        np.testing.assert_allclose(problem.evaluate(values)[1], numeric, atol=1e-3)
+
+
+def test_probabilities_sum_to_one_and_logits_are_those_of_the_formula():
+    scores, labels = confused_scores(200)
+    readout = LeftOutReadout.fit(scores, labels, penalties=[1.0])
+    (a, g, t, c), A = readout.numbers, readout.matrix
+    plain = a * scores + g * np.log(np.log1p(np.exp(t * scores + c))) + scores @ A.T + readout.offset
+    np.testing.assert_allclose(readout.logits(scores), plain, rtol=1e-9)
+    np.testing.assert_allclose(readout(scores), np.exp(plain) / np.exp(plain).sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+def test_fit_reaches_the_likelihood_of_multinomial_regression():
+    """With many rows and a light penalty, as scipy finds it from all numbers at once."""
+    scores, labels = confused_scores(1000)
+    fitted = loss(LeftOutReadout.fit(scores, labels, penalties=[1e-3]), scores, labels)
+
+    def plain(values):
+        A, b = values[:16].reshape(4, 4), values[16:]
+        return -np.mean(np.sum(labels * log_softmax(scores @ A.T + b), axis=1))
+
+    assert fitted < minimize(plain, np.zeros(20)).fun + 1e-4
+
+
+@pytest.mark.parametrize("confused", [True, False])
+def test_matrix_is_allowed_where_folds_are_likelier_with_it(confused):
+    """Not where labels are drawn from the softmax of the scores themselves."""
+    scores, labels = confused_scores(2000)
+    if not confused:
+        gumbel = np.random.default_rng(1).gumbel(size=scores.shape)
+        labels = np.eye(4)[np.argmax(3 * scores + gumbel, axis=1)]
+    fold = np.arange(2000) % 3 == 0
+    readout = LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)])
+    assert (readout.penalty < 30) == confused
+    assert (np.abs(readout.matrix).max() > 0.5) == confused
+
+
+def test_separable_rows_give_finite_numbers():
+    labels = np.eye(3)[np.arange(30) % 3]
+    readout = LeftOutReadout.fit(labels - 1 / 3, labels, penalties=[np.inf])
+    assert np.abs(readout.numbers).max() < 1e3
+    assert readout(labels - 1 / 3).max() < 1.0
+
+
+def test_rank_limits_the_matrix():
+    scores, labels = confused_scores(300)
+    readout = LeftOutReadout.fit(scores, labels, penalties=[1.0], rank=2)
+    assert np.linalg.matrix_rank(readout.matrix) == 2
+
+
+def test_extreme_scores_give_finite_logits():
+    scores, labels = confused_scores(50)
+    readout = LeftOutReadout.fit(scores, labels, penalties=[1.0])
+    assert np.isfinite(readout.logits(np.array([[-1e6, 1e6, 0.0, 1.0]]))).all()

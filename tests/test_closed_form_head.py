@@ -1,0 +1,239 @@
+"""The head that is solved in closed form, and the readout fitted to its left-out latents."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import deepsimplex as ds
+from deepsimplex import kernels
+from deepsimplex.geometry import vertices
+from tests.layer_contract import assert_layer_contract
+
+FEATURES = np.random.default_rng(0).normal(size=(5, 7)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    return x[:300].reshape(-1, 64), y[:300], x_test.reshape(-1, 64), y_test
+
+
+@pytest.fixture(scope="module")
+def solved(digits):
+    head, readout = ds.heads.ClosedFormHead(10, inducing=320), ds.readout.LeftOutSoftmax()
+    left_out = head.solve(*digits[:2])
+    return head, readout.adapt(left_out), left_out
+
+
+def test_head_keeps_the_layer_contract(tmp_path):
+    assert_layer_contract(lambda: ds.heads.ClosedFormHead(3, 4), FEATURES, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")
+def test_readout_keeps_the_layer_contract(tmp_path):
+    latent = {"loc": FEATURES[:, :3], "scale": np.exp(FEATURES[:, 3:4])}
+    assert_layer_contract(ds.readout.LeftOutSoftmax, latent, tmp_path)
+
+
+def test_digits_are_classified_and_calibrated(digits, solved):
+    *_, x_test, y_test = digits
+    head, readout, _ = solved
+    p = readout(head(x_test)).numpy()
+    assert ds.evaluation.accuracy(y_test, p) > 0.94
+    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.2
+    assert ds.evaluation.expected_calibration_error(y_test, p) < 0.03
+
+
+def test_latents_equal_those_of_the_regression(digits, solved):
+    """The same means and variances as the solver's, also with more inducing rows allowed than there are samples."""
+    x, y, x_test, _ = digits
+    head, _, left_out = solved
+    result = kernels.ClosedForm.solve(kernels.array_blocks(x.astype(float), y), 10, 320)
+    expected, latent = result.regression.predict(x_test), head(x_test)
+    np.testing.assert_allclose(latent["loc"], expected.mean @ vertices(10), atol=1e-5)
+    deviation = result.scale(vertices(10)) * np.sqrt(expected.variance)
+    np.testing.assert_allclose(np.asarray(latent["scale"])[:, 0], np.hypot(deviation, 1e-3), rtol=1e-3)
+    np.testing.assert_array_equal(left_out.rows, np.arange(300))
+    np.testing.assert_allclose(left_out.loc, result.left_out.mean @ vertices(10), atol=1e-8)
+
+
+def test_scale_is_the_size_of_left_out_errors(digits, solved):
+    """With the noise of labels; the variance of f alone is smaller."""
+    x, y, *_ = digits
+    left_out = solved[2]
+    result = kernels.ClosedForm.solve(kernels.array_blocks(x.astype(float), y), 10, 320)
+    residuals = left_out.labels @ vertices(10) - left_out.loc
+    variance = result.left_out.variance + result.regression.noise
+    standardized = residuals / (result.scale(vertices(10)) * np.sqrt(variance))[:, None]
+    assert np.mean(standardized**2) == pytest.approx(1.0)
+
+
+def test_far_samples_have_large_scales(digits, solved):
+    x, *_ = digits
+    head, *_ = solved
+    typical = np.asarray(head(x)["scale"])
+    assert np.asarray(head(np.random.default_rng(0).permuted(x, axis=1))["scale"]).min() > np.median(typical)
+
+
+@pytest.mark.parametrize("target", ["vertices", "ilr", "one_hot", "dirichlet"])
+def test_other_targets_of_labels(digits, target):
+    x, y, x_test, y_test = digits
+    head = ds.heads.ClosedFormHead(10, 100, target=target)
+    readout = ds.readout.LeftOutSoftmax(ds.targets.TARGETS.get(target).scores(10)).adapt(head.solve(x, y))
+    assert head(x_test)["loc"].shape[1] == ds.targets.TARGETS.get(target).latent_dim(10)
+    assert ds.evaluation.negative_log_likelihood(y_test, readout(head(x_test)).numpy()) < 0.4
+
+
+def test_adapting_solves(digits, solved):
+    x, y, x_test, _ = digits
+    head = ds.heads.ClosedFormHead(10, 320).adapt(x, y)
+    assert head.adapted
+    assert not head.trainable_weights + solved[1].trainable_weights
+    np.testing.assert_allclose(head(x_test)["loc"], solved[0](x_test)["loc"], atol=1e-6)
+
+
+def test_streams_images_and_soft_labels_give_the_same_head(digits):
+    x, y, x_test, _ = digits
+    backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()])
+    expected = ds.heads.ClosedFormHead(10, 50)
+    expected.solve(x, y)
+    images = x.reshape(-1, 8, 8)
+    for arguments in (
+        (tf.data.Dataset.from_tensor_slices((images, y)).batch(70), None, backbone),
+        (images, np.eye(10)[y], backbone),
+        (images, y[:, None], backbone),
+    ):
+        head = ds.heads.ClosedFormHead(10, 50)
+        head.solve(*arguments)
+        np.testing.assert_allclose(head(x_test)["loc"], expected(x_test)["loc"], atol=1e-5)
+
+
+def test_solved_head_and_readout_are_saved_and_exported(digits, solved, tmp_path):
+    *_, x_test, _ = digits
+    head, readout, _ = solved
+    inputs = keras.Input((64,))
+    model = keras.Model(inputs, readout(head(inputs)))
+    expected = model.predict(x_test, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.predict(x_test, verbose=0), expected, atol=1e-6)
+    assert loaded.layers[1].adapted
+    twin = keras.models.clone_model(model)
+    twin.set_weights(model.get_weights())
+    np.testing.assert_allclose(twin.predict(x_test, verbose=0), expected, atol=1e-6)
+    model.export(tmp_path / "served", verbose=False)
+    served = tf.saved_model.load(tmp_path / "served")
+    np.testing.assert_allclose(served.serve(tf.constant(x_test)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("inducing", [60, 320])
+def test_added_and_forgotten_samples_equal_solving_without_them(digits, inducing, tmp_path):
+    """Of a new class, and by a head that was loaded; with all samples inducing and with some."""
+    x, y, x_test, _ = digits
+    x = x.astype(float)
+    known = np.flatnonzero(y < 9)[:200]
+    head = ds.heads.ClosedFormHead(10, inducing)
+    inputs = keras.Input((64,))
+    keras.Model(inputs, head(inputs)).save(tmp_path / "unsolved.keras")
+    head.solve(x[known], y[known])
+    new = np.setdiff1d(np.arange(300), known)
+    head.partial_fit(x[new], y[new])
+    model = keras.Model(inputs, head(inputs))
+    model.save(tmp_path / "model.keras")
+    head = keras.models.load_model(tmp_path / "model.keras").layers[-1]
+    regression = head._regression()
+    everything = kernels.LabelRegression(regression.kernel, regression.points, 10).add(x, np.eye(10)[y])
+    expected = everything.solve(float(head.kernel_numbers[8])).predict(x_test).mean @ vertices(10)
+    np.testing.assert_allclose(head(x_test)["loc"], expected, atol=1e-6)
+    head.forget(x[new].astype("float32"), y[new]).forget(x[known[:20]], y[known[:20]])
+    points = head._regression().points
+    assert len(points) == (180 if inducing > 300 else len(points))
+    left = kernels.LabelRegression(regression.kernel, points, 10).add(x[known[20:]], np.eye(10)[y[known[20:]]])
+    expected = left.solve(float(head.kernel_numbers[8])).predict(x_test)
+    np.testing.assert_allclose(head(x_test)["loc"], expected.mean @ vertices(10), atol=1e-6)
+    with pytest.raises(ValueError, match="found another in row 0"):
+        head.forget(x[new[:1]], y[new[:1]])
+    forgotten = regression.kernel.transform(x[known[:20]])
+    assert kernels.squared_distances(points, forgotten).min() > 1e-6
+
+
+@pytest.mark.parametrize("method", ["partial_fit", "forget"])
+def test_head_that_is_not_solved_raises(digits, method):
+    with pytest.raises(ValueError, match="solved first"):
+        getattr(ds.heads.ClosedFormHead(10, 50), method)(*digits[:2])
+
+
+def test_samples_that_were_not_solved_with_are_not_forgotten(digits, solved):
+    """Another label, another sample, twice the same; nothing changes."""
+    x, y, x_test, _ = digits
+    head = solved[0]
+    before = np.asarray(head(x_test)["loc"])
+    for samples, labels in ((x[:2], [y[0], (y[1] + 1) % 10]), (x_test[:1], [0]), (x[[3, 3]], y[[3, 3]]), (x, y)):
+        with pytest.raises(ValueError, match=r"found another in row|found all"):
+            head.forget(samples, labels)
+    np.testing.assert_array_equal(head(x_test)["loc"], before)
+
+
+def test_classes_of_one_sample_warn_and_are_left_out(digits):
+    x, y, *_ = digits
+    rows = np.concatenate([np.flatnonzero(y < 9), np.flatnonzero(y == 9)[:1]])
+    with pytest.warns(UserWarning, match=r"1 samples? .* of .* class"):
+        left_out = ds.heads.ClosedFormHead(10, 50).solve(x[rows], y[rows])
+    assert len(left_out.loc) == len(rows) - 1
+
+
+def test_samples_of_a_group_are_left_out_together(digits):
+    """Repeated samples of a group predict one another, unless they are left out together."""
+    x, y, *_ = digits
+    x, y, groups = x[:60].repeat(3, axis=0), y[:60].repeat(3), np.arange(60).repeat(3)
+    errors = []
+    for given in (None, groups):
+        left_out = ds.heads.ClosedFormHead(10, 200).solve(x, y, groups=given)
+        errors.append(np.mean(np.square(left_out.labels @ vertices(10) - left_out.loc)))
+    assert errors[0] < 0.2 * errors[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (lambda x, y: (np.where(x > 0.9, np.nan, x), y), "finite"),
+        (lambda x, y: (x.reshape(-1, 8, 8), y), "features"),
+        (lambda x, y: (x, y + 1), r"0\.\.9.*found 10"),
+        (lambda x, y: (x, y[:-1]), "300"),
+        (lambda x, y: (x[:0], y[:0]), "samples|sample"),
+        (lambda x, y: (x, None), "y must"),
+    ],
+)
+def test_invalid_samples_raise(digits, arguments, message):
+    head = ds.heads.ClosedFormHead(10, 50)
+    with pytest.raises(ValueError, match=message):
+        head.solve(*arguments(*digits[:2]))
+    assert not head.adapted
+
+
+def test_features_of_another_size_raise(digits, solved):
+    x, y, *_ = digits
+    with pytest.raises(ValueError, match=r"64 features.*found 60"):
+        solved[0].solve(x[:, :60], y)
+    with pytest.raises(ValueError, match=r"groups must .*found shape \(3,\)"):
+        solved[0].solve(x, y, groups=[1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_classes": 1}, r"num_classes must.*found 1"),
+        ({"num_classes": 3, "inducing": 0}, r"inducing must.*found 0"),
+        ({"num_classes": 3, "scale_floor": -1.0}, r"scale_floor must.*found -1"),
+        ({"num_classes": 3, "target": "casimac"}, "target must be made from labels"),
+    ],
+)
+def test_invalid_argument_raises(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ds.heads.ClosedFormHead(**arguments)
+
+
+def test_head_of_another_target_raises():
+    with pytest.raises(ValueError, match="head must have"):
+        ds.heads.ClosedFormHead(3, target="ilr").check_target(ds.targets.Vertices(), 3)

@@ -1,0 +1,513 @@
+"""Classifiers on backbones with nothing to train: the head is solved in closed form, features are computed once."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import deepsimplex as ds
+from deepsimplex.classifier.given_features import compute_given_features
+from deepsimplex.heads import ClosedFormHead, VariationalGaussianProcess
+from deepsimplex.readout import ArgmaxReadout, LeftOutSoftmax
+from deepsimplex.targets import CASIMAC, ILR, Vertices
+
+
+def make_backbone(*layers, trainable=False):
+    """Make random convolutions for digits, as a stand-in for a pretrained network."""
+    initializer = keras.initializers.GlorotUniform(seed=0)
+    backbone = keras.Sequential(
+        [
+            keras.Input((8, 8)),
+            keras.layers.Reshape((8, 8, 1)),
+            *layers,
+            keras.layers.Conv2D(16, 3, activation="relu", kernel_initializer=initializer),
+            keras.layers.MaxPooling2D(),
+            keras.layers.Flatten(),
+        ]
+    )
+    backbone.trainable = trainable
+    return backbone
+
+
+def make_flatten():
+    return keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()])
+
+
+def make_identity():
+    return keras.Sequential([keras.Input((64,))])
+
+
+def make_model(backbone=None, num_classes=10, inducing=None, **arguments):
+    head = {} if inducing is None else {"head": {"name": "closed_form", "inducing": inducing}}
+    model = ds.SimplexClassifier(backbone or make_backbone(), num_classes=num_classes, **head, **arguments)
+    model.compile(metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture(scope="module")
+def digits():
+    (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    return x[:200], y[:200], x_test, y_test
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    model = make_model(inducing=220)
+    model.fit(*digits[:2], verbose=0)
+    return model
+
+
+# Defaults
+
+
+@pytest.mark.parametrize("backbone", [make_backbone, make_flatten, make_identity, keras.layers.Flatten])
+def test_closed_form_is_default_for_backbone_with_nothing_to_train(backbone):
+    backbone = backbone()
+    if isinstance(backbone, keras.layers.Flatten):
+        backbone.trainable = False  # a layer that is not built has no weights yet
+    model = ds.SimplexClassifier(backbone, num_classes=10)
+    assert [type(part) for part in (model.target, model.head, model.readout)] == [
+        Vertices,
+        ClosedFormHead,
+        LeftOutSoftmax,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "arguments", "parts"),
+    [
+        (make_backbone, {"target": "ilr"}, (ILR, VariationalGaussianProcess)),
+        (make_backbone, {"target": "casimac"}, (CASIMAC, VariationalGaussianProcess)),
+        (make_backbone, {"head": "variational"}, (CASIMAC, VariationalGaussianProcess)),
+        (make_backbone, {"covariance": "diagonal"}, (CASIMAC, ds.heads.GaussianHead)),
+        (make_backbone, {"readout": "argmax"}, (Vertices, ClosedFormHead, ArgmaxReadout)),
+        (make_backbone, {"target": "ilr", "head": "closed_form"}, (ILR, ClosedFormHead, LeftOutSoftmax)),
+        (lambda: make_backbone(trainable=True), {}, (CASIMAC, VariationalGaussianProcess)),
+        (lambda: keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)]), {}, (CASIMAC,)),
+    ],
+)
+def test_named_parts_and_trainable_backbones_keep_their_way(backbone, arguments, parts):
+    model = ds.SimplexClassifier(backbone(), num_classes=3, **arguments)
+    for part, expected in zip((model.target, model.head, model.readout), parts, strict=False):
+        assert type(part) is expected
+
+
+# Fit
+
+
+def test_fit_equals_solving_the_head_by_hand(digits, fitted):
+    x, y, x_test, y_test = digits
+    backbone = make_backbone()
+    head, readout = ClosedFormHead(10, 220), LeftOutSoftmax()
+    left_out = head.solve(backbone.predict(x, verbose=0), y)
+    p = readout.adapt(left_out)(head(backbone.predict(x_test, verbose=0)))
+    np.testing.assert_allclose(fitted.predict(x_test, verbose=0), p, atol=1e-5)
+    assert ds.evaluation.accuracy(y_test, p.numpy()) > 0.85
+
+
+def test_history_holds_metrics_of_left_out_samples_and_of_validation(digits):
+    x, y, x_test, y_test = digits
+    model, calls = make_model(inducing=220), []
+    callback = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: calls.append(model.head.adapted),
+        on_epoch_end=lambda epoch, logs: calls.append(logs),
+    )
+    stopping = keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)
+    history = model.fit(x, y, validation_data=(x_test, y_test), callbacks=[callback, stopping], verbose=0)
+    left_out = ClosedFormHead(10, 220).solve(make_backbone().predict(x, verbose=0), y)
+    p = model.readout({"loc": left_out.loc.astype("float32"), "scale": left_out.scale}).numpy()
+    values = {name: value for name, (value,) in history.history.items()}
+    assert values["loss"] == pytest.approx(ds.evaluation.negative_log_likelihood(y, p), rel=1e-3)
+    assert values["accuracy"] == pytest.approx(ds.evaluation.accuracy(y, p))
+    evaluated = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
+    assert {f"val_{name}": value for name, value in evaluated.items()} == pytest.approx(
+        {name: value for name, value in values.items() if name.startswith("val_")}, rel=1e-4
+    )
+    assert calls[0] is True
+    assert calls[1].keys() == values.keys()
+
+
+def test_validation_split_is_held_out(digits):
+    x, y, *_ = digits
+    model, other = make_model(make_flatten(), inducing=50), make_model(make_flatten(), inducing=50)
+    assert "val_accuracy" in model.fit(x, y, validation_split=0.2, verbose=0).history
+    other.fit(x[:160], y[:160], verbose=0)
+    for weight, expected in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, x, y):
+        super().__init__()
+        self.columns = x, y
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return tuple(column[index * 50 : (index + 1) * 50] for column in self.columns)
+
+
+def generate(x, y):
+    yield from (Batches(x, y)[index] for index in range(4))
+
+
+@pytest.mark.parametrize(
+    ("stream", "options"),
+    [
+        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, y)).batch(70), {}),
+        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, y)).batch(50).repeat(), {"steps_per_epoch": 4}),
+        (lambda x, y: tf.data.Dataset.from_tensor_slices((x, np.eye(10)[y])).batch(200), {}),
+        (Batches, {}),
+        (generate, {"steps_per_epoch": 4}),
+    ],
+    ids=["dataset", "endless", "soft", "pydataset", "generator"],
+)
+def test_streams_give_the_same_model_as_arrays(stream, options, digits):
+    x, y, x_test, _ = digits
+    model, other = make_model(make_flatten(), inducing=50), make_model(make_flatten(), inducing=50)
+    model.fit(stream(x, y), verbose=0, **options)
+    other.fit(x, y, verbose=0)
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), other.predict(x_test, verbose=0), atol=1e-5)
+
+
+def test_groups_are_left_out_together(digits):
+    x, y, x_test, _ = digits
+    groups = np.arange(200) % 100
+    x = np.concatenate([x[:100], x[:100] + 0.01])
+    y = np.tile(y[:100], 2)
+    model, alone = make_model(make_flatten(), inducing=200), make_model(make_flatten(), inducing=200)
+    together, separate = (model.fit(x, y, groups=groups, verbose=0), alone.fit(x, y, verbose=0))
+    assert separate.history["accuracy"] == [1.0]
+    assert together.history["accuracy"][0] < 0.99
+    head = ClosedFormHead(10, 200)
+    head.solve(x.reshape(200, 64), y, groups=groups)
+    np.testing.assert_allclose(
+        model.head(x_test.reshape(-1, 64))["loc"], head(x_test.reshape(-1, 64))["loc"], atol=1e-6
+    )
+
+
+def test_a_second_fit_equals_a_first_one(digits, fitted):
+    x, y, *_ = digits
+    model = make_model(make_flatten(), inducing=50)
+    model.fit(x[:100], 9 - y[:100], verbose=0)
+    model.fit(x, y, verbose=0)
+    other = make_model(make_flatten(), inducing=50)
+    other.fit(x, y, verbose=0)
+    for weight, expected in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, expected, atol=1e-9)
+
+
+def test_several_epochs_warn_and_none_report_nothing(digits):
+    x, y, *_ = digits
+    model = make_model(make_flatten(), inducing=50)
+    with pytest.warns(UserWarning, match=r"^epochs=5 has no effect"):
+        assert model.fit(x, y, epochs=5, verbose=0).epoch == [0]
+    assert model.fit(x, y, epochs=0, verbose=0).epoch == []
+
+
+# Features
+
+
+def test_random_layers_warn(digits):
+    x, y, x_test, _ = digits
+    model = make_model(make_backbone(keras.layers.RandomFlip(name="flip"), keras.layers.Dropout(0.5)), inducing=50)
+    with pytest.warns(UserWarning, match=r"^random layers of the backbone have no effect, flip, dropout"):
+        model.fit(x, y, verbose=0)
+    other = make_model(inducing=50)
+    other.fit(x, y, verbose=0)
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), other.predict(x_test, verbose=0), atol=1e-6)
+
+
+def test_batch_normalization_of_a_frozen_backbone_is_in_inference_mode(digits):
+    x, y, x_test, _ = digits
+    inputs = keras.Input((8, 8))
+    outputs = keras.layers.BatchNormalization()(keras.layers.Flatten()(inputs), training=True)
+    backbone = keras.Model(inputs, outputs)
+    model = make_model(backbone, head="closed_form")
+    with pytest.raises(ValueError, match=r"^backbone must have nothing to train.*2 trainable weights.*/gamma"):
+        model.fit(x, y, verbose=0)
+    backbone.trainable = False
+    model, other = make_model(backbone, inducing=50), make_model(make_flatten(), inducing=50)
+    model.fit(x, y, verbose=0)
+    other.fit(x, y, verbose=0)
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), other.predict(x_test, verbose=0), atol=0.01)
+
+
+def test_many_features_are_mapped_into_memory(digits):
+    x, y, *_ = digits
+    model = make_model()
+    blocks = [(x[:100], y[:100]), (x[100:], y[100:])]
+    features, labels = compute_given_features(model._features_model(), blocks, memory=2**15)
+    assert isinstance(features, np.memmap)
+    np.testing.assert_allclose(features, model.predict_features(x), atol=1e-6)
+    np.testing.assert_array_equal(labels, y)
+
+
+def test_backbone_is_called_once_per_sample(digits):
+    x, y, *_ = digits
+    counted = []
+
+    @keras.saving.register_keras_serializable(package="tests")
+    class Counting(keras.layers.Layer):
+        def call(self, inputs):
+            return tf.ensure_shape(tf.numpy_function(self.count, [inputs], tf.float32), (None, 64))
+
+        def count(self, values):
+            counted.append(len(values))
+            return values.reshape(len(values), -1)
+
+        def compute_output_shape(self, shape):
+            return (shape[0], 64)
+
+    model = make_model(keras.Sequential([keras.Input((8, 8)), Counting()]), inducing=50)
+    model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(100), verbose=0)
+    assert sum(counted) == 200
+
+
+# Copies
+
+
+def test_copies_predict_the_same(digits, fitted, tmp_path):
+    *_, x_test, _ = digits
+    expected = fitted.predict(x_test, verbose=0)
+    fitted.save(tmp_path / "model.keras")
+    fitted.save_weights(tmp_path / "model.weights.h5")
+    loaded = ds.load(tmp_path / "model.keras")
+    twin = keras.models.clone_model(fitted)
+    twin.set_weights(fitted.get_weights())
+    other = ds.SimplexClassifier.from_config(fitted.get_config())
+    other.load_weights(tmp_path / "model.weights.h5")
+    for copy in (loaded, twin, other):
+        assert copy.head.adapted
+        np.testing.assert_allclose(copy.predict(x_test, verbose=0), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("changed", ["partial_fit", "forget"])
+def test_loaded_models_go_on(changed, digits, fitted, tmp_path):
+    x, y, x_test, y_test = digits
+    fitted.save(tmp_path / "model.keras")
+    models = [ds.load(tmp_path / "model.keras") for _ in range(2)]
+    for model, rows in zip(models, (slice(0, 20), slice(0, 20)), strict=True):
+        assert (
+            getattr(model, changed)(*((x[rows], y[rows]) if changed == "forget" else (x_test[rows], y_test[rows])))
+            is model
+        )
+    np.testing.assert_array_equal(*(model.predict(x_test, verbose=0) for model in models))
+    assert np.abs(models[0].predict(x_test, verbose=0) - fitted.predict(x_test, verbose=0)).max() > 1e-3
+
+
+def test_export_equals_predictions(digits, fitted, tmp_path):
+    *_, x_test, _ = digits
+    fitted.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(x_test[:20])
+    np.testing.assert_allclose(served["class_probabilities"], fitted.predict(x_test[:20], verbose=0), atol=1e-6)
+
+
+# Adding and forgetting
+
+
+def test_added_and_forgotten_samples_equal_fitting_without_them(digits):
+    """Also samples of a class that fit has not seen; the choice of kernel and noise stays that of fit."""
+    x, y, x_test, _ = digits
+    model = make_model(make_flatten(), inducing=220)
+    known = np.flatnonzero(y < 9)
+    new = np.flatnonzero(y == 9)
+    model.fit(x[known], y[known], verbose=0)
+    before = model.predict_latent(x_test).loc
+    model.partial_fit(x[new], y[new])
+    assert np.abs(model.predict_latent(x_test).loc - before).max() > 0.1
+    model.forget(x[new], y[new])
+    np.testing.assert_allclose(model.predict_latent(x_test).loc, before, atol=1e-6)
+
+
+def test_updates_remove_what_was_fitted_to_the_outputs(digits):
+    x, y, x_test, y_test = digits
+    model = make_model(make_flatten(), inducing=50)
+    model.fit(x, y, verbose=0)
+    model.conformalize(x_test, y_test)
+    with pytest.warns(UserWarning, match="partial_fit changes the probabilities"):
+        model.partial_fit(x_test[:5], y_test[:5])
+    assert model.prediction_sets is None
+
+
+def test_solved_head_stays_while_the_backbone_is_trained(digits):
+    x, y, *_ = digits
+    model = make_model(make_backbone(), inducing=50)
+    history = model.fit(x, y, verbose=0)
+    before = model.head.get_weights()
+    model.backbone.trainable = True
+    model.compile(keras.optimizers.Adam(1e-4))
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        losses = model.fit(x, y, epochs=3, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] < 2 * history.history["loss"][0]
+    for weight, expected in zip(model.head.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+    with pytest.raises(ValueError, match=r"^forget needs a head that fit has solved"):
+        model.forget(x[:2], y[:2])
+
+
+# Invalid input
+
+
+def with_nan(x, y):
+    return np.where(np.arange(len(x))[:, None, None] == 3, np.nan, x), y
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda x, y: (x, y), {"class_weight": {0: 2.0}}, r"^class_weight must be None.*guide"),
+        (lambda x, y: (x, y), {"sample_weight": np.ones(200)}, r"^sample_weight must be None"),
+        (lambda x, y: (x, y), {"groups": np.zeros(199)}, r"^groups must have a value for each sample.*\(199,\)"),
+        (lambda x, y: (x, y), {"groups": np.zeros(200)}, r"^y must have a class of at least two samples, or groups"),
+        (lambda x, y: (x[:10], np.arange(10)), {}, r"^y must have a class of at least two samples"),
+        (with_nan, {}, r"^x must be finite"),
+        (lambda x, y: (x[:, :7], y), {}, r"^x must hold samples of shape \[8, 8\]"),
+        (lambda x, y: (x, y + 1), {}, r"^y must.*10"),
+    ],
+)
+def test_invalid_arguments_of_fit_raise_and_leave_the_model(change, options, message, digits, fitted):
+    x, y, *_ = digits
+    before = fitted.get_weights()
+    with pytest.raises(ValueError, match=message):
+        fitted.fit(*change(x, y), verbose=0, **options)
+    for weight, expected in zip(fitted.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+
+
+def test_features_that_are_not_finite_raise(digits):
+    x, y, *_ = digits
+    backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten(), keras.layers.Lambda(tf.math.log)])
+    with pytest.raises(ValueError, match=r"^backbone must give finite features.*200 of 200"):
+        make_model(backbone).fit(x, y, verbose=0)
+
+
+def test_class_of_a_single_sample_warns_and_is_predicted(digits):
+    x, y, *_ = digits
+    rows = np.append(np.flatnonzero(y < 9), np.flatnonzero(y == 9)[0])
+    model = make_model(make_flatten(), inducing=220)
+    with pytest.warns(UserWarning, match=r"^1 samples are the only ones, or the only group, of their class"):
+        model.fit(x[rows], y[rows], verbose=0)
+    p = model.predict(x, verbose=0)
+    assert np.isfinite(p).all()
+    assert p[rows[-1], 9] > np.delete(p[:, 9], rows[-1]).max() / 2
+
+
+def test_equal_samples_predict_shares_of_the_classes():
+    y = np.repeat([0, 1, 2], [30, 20, 10])
+    model = make_model(make_flatten(), 3)
+    model.fit(np.ones((60, 8, 8)), y, verbose=0)
+    np.testing.assert_allclose(model.predict(np.ones((1, 8, 8)), verbose=0)[0], [0.5, 0.33, 0.17], atol=0.05)
+
+
+def test_trainable_backbone_raises(digits):
+    x, y, *_ = digits
+    model = make_model(make_backbone(trainable=True), inducing=50)
+    with pytest.raises(ValueError, match=r"^backbone must have nothing to train.*2 trainable weights"):
+        model.fit(x, y, verbose=0)
+
+
+def test_strategies_raise(digits):
+    x, y, *_ = digits
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        model = make_model(make_flatten(), inducing=50)
+    with pytest.raises(ValueError, match=r"^a head in closed form is solved on one device"):
+        model.fit(x, y, verbose=0)
+
+
+@pytest.mark.parametrize("method", ["partial_fit", "forget"])
+def test_updates_need_a_solved_head(method, digits):
+    x, y, *_ = digits
+    for model in (make_model(make_flatten(), inducing=50), make_model(ds.backbones.mlp([4]), target="vertices")):
+        with pytest.raises(ValueError, match=rf"^{method} needs a head that fit has solved"):
+            getattr(model, method)(x, y)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shift", "message"),
+    [(slice(0, 5), 1, "^x must hold samples that the head was solved with"), (slice(0, 200), 0, "^x must leave")],
+)
+def test_invalid_rows_to_forget_raise_and_leave_the_model(rows, shift, message, digits):
+    x, y, *_ = digits
+    model = make_model(make_flatten(), inducing=50)
+    model.fit(x, y, verbose=0)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=message):
+        model.forget(x[rows], (y[rows] + shift) % 10)
+    for weight, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, expected)
+
+
+# Unknown samples
+
+
+@pytest.fixture(scope="module")
+def seven(digits):
+    """A model of seven classes, and test samples with whether their class is unknown to it."""
+    x, y, x_test, y_test = digits
+    model = make_model(make_flatten(), 7)
+    model.fit(x[y < 7], y[y < 7], verbose=0)
+    return model, x_test, y_test >= 7
+
+
+def area_under_curve(unknown, score):
+    return (score[unknown][:, None] > score[~unknown]).mean() + 0.5 * (
+        score[unknown][:, None] == score[~unknown]
+    ).mean()
+
+
+def test_unknown_score_detects_better_than_largest_probability(seven):
+    model, x_test, unknown = seven
+    score, largest = model.unknown_score(x_test), model.predict(x_test, verbose=0).max(axis=1)
+    assert score.min() >= 0
+    assert score.max() < 1
+    assert area_under_curve(unknown, score) >= area_under_curve(unknown, -largest) > 0.8
+    assert model.unknown_score(np.random.default_rng(0).random((50, 8, 8))).min() > 0.9
+
+
+@pytest.mark.parametrize("rejected", [0.0, 0.05, 0.3])
+def test_share_of_known_samples_is_rejected(rejected, seven):
+    model, x_test, unknown = seven
+    classes = model.predict_or_unknown(x_test, rejected)
+    known = classes[~unknown]
+    assert np.mean(known == -1) == pytest.approx(rejected, abs=0.06)
+    p = model.predict(x_test[~unknown], verbose=0)
+    np.testing.assert_array_equal(known[known >= 0], p.argmax(axis=1)[known >= 0])
+    stream = tf.data.Dataset.from_tensor_slices(x_test).batch(50)
+    np.testing.assert_array_equal(model.predict_or_unknown(stream, rejected), classes)
+
+
+def test_unknown_score_is_copied_and_exported(seven, tmp_path):
+    model, x_test, _ = seven
+    expected = model.unknown_score(x_test[:50])
+    model.save(tmp_path / "model.keras")
+    twin = keras.models.clone_model(model)
+    twin.set_weights(model.get_weights())
+    for copy in (ds.load(tmp_path / "model.keras"), twin):
+        np.testing.assert_allclose(copy.unknown_score(x_test[:50]), expected, atol=1e-6)
+    model.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(x_test[:50])
+    np.testing.assert_allclose(served["unknown"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
+def test_trained_networks_need_held_out_samples(covariance, digits):
+    x, y, x_test, _ = digits
+    model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 10, covariance=covariance)
+    model.compile()
+    model.fit(x, y, verbose=0)
+    with pytest.raises(ValueError, match=r"^unknown_score needs.*fit_unknown\(x_held\)"):
+        model.predict_or_unknown(x_test)
+    rejected = model.fit_unknown(x_test).predict_or_unknown(x_test, 0.1) == -1
+    assert rejected.mean() == pytest.approx(0.1, abs=0.01)
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        model.fit(x, y, verbose=0)
+    assert model.unknown is None
+    assert model.fit_unknown(x_test).fit_unknown(None).unknown is None
+
+
+@pytest.mark.parametrize("rejected", [-0.1, 1.0, float("nan")])
+def test_invalid_share_of_rejected_samples_raises(rejected, seven):
+    with pytest.raises(ValueError, match=r"^rejected must"):
+        seven[0].predict_or_unknown(seven[1], rejected)
