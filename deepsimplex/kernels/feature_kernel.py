@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deepsimplex.kernels.stationary import Kernel, operations, squared_distances, without_rounding
 
 Transformation = Literal["raw", "unit", "root", "root_unit", "standardized"]
-TRANSFORMATIONS: tuple[Transformation, ...] = ("raw", "unit", "root", "root_unit", "standardized")
+TRANSFORMATIONS: tuple[Transformation, ...] = ("root_unit", "unit", "root", "raw", "standardized")
 # A stationary kernel is (1 + a r + b r^2) exp(-c r - d r^2), so that a served graph holds its choice as four numbers.
 COEFFICIENTS: dict[str, tuple[float, float, float, float]] = {
     "rbf": (0.0, 0.0, 0.0, 0.5),

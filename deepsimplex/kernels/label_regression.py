@@ -6,13 +6,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
+from scipy.linalg import blas, cho_solve, cholesky, eigh, lapack, solve_triangular
 
 from deepsimplex.kernels.feature_kernel import FeatureKernel
 
 Array = NDArray[np.float64]
 # Numbers of a block of kernel values: 32 MiB in double precision.
 _BLOCK = 2**22
+# Added to the diagonal of the inducing rows' kernel matrix, in units of its mean.
+_JITTER = 1e-6
 
 
 class Regressed(NamedTuple):
@@ -99,6 +101,18 @@ class LabelRegression:
         phi = solve_triangular(self._factor, k, lower=True, check_finite=False).T
         return phi, np.maximum(self.kernel.variance(U) - np.sum(phi * phi, axis=1), 0.0)
 
+    def basis_of_points(self) -> tuple[Array, Array]:
+        """Return the same of the inducing rows themselves, from the factor alone.
+
+        With K + j = L L^T, j the jitter, K L^-T is L - j L^-T.
+        """
+        variance = self.kernel.variance(self.points)
+        phi = self._factor - _JITTER * np.mean(variance) * self._inverse_factor().T
+        return phi, np.maximum(variance - np.sum(phi * phi, axis=1), 0.0)
+
+    def _inverse_factor(self) -> Array:
+        return np.asarray(lapack.dtrtri(self._factor, lower=1)[0])
+
     def _blocks(self, *columns: Any) -> Iterator[tuple[Any, ...]]:
         size = max(_BLOCK // len(self.points), 1)
         for start in range(0, len(columns[0]), size):
@@ -124,7 +138,7 @@ class LabelRegression:
 
         Before, all rows must be inducing, each once: their labels follow from the sums.
         """
-        phi = self.basis_of(self.points)[0]
+        phi = self.basis_of_points()[0]
         before: Array = np.linalg.solve(phi.T, self.moments).astype(np.float64)
         other = LabelRegression(self.kernel, np.concatenate([self.points, U]), self.moments.shape[1])
         other.add_basis(other.basis_of(self.points)[0], before)
@@ -143,7 +157,9 @@ class LabelRegression:
     def solve(self, noise: float) -> Self:
         """Solve for a noise s^2, in units of the kernel's variance."""
         self.noise = noise
-        self._solved = cholesky(self.gram + noise * np.eye(len(self.gram)), lower=True)
+        damped = self.gram.copy()
+        damped[np.diag_indices_from(damped)] += noise
+        self._solved = cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
         self._weights = cho_solve((self._solved, True), self.moments)
         return self
 
@@ -157,14 +173,25 @@ class LabelRegression:
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Regressed(mean, variance)
 
-    def weights(self, positions: Array) -> tuple[Array, Array]:
-        """Return W [M, L] and C [M, M]: with k(x) the kernel values of the inducing rows, latents of positions [n, L]
-        have the mean W^T k(x) and the variance k(x, x) - |C^T k(x)|^2."""
-        M = len(self.gram)
-        loc = solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)
-        reduction = np.eye(M) - self.noise * cho_solve((self._solved, True), np.eye(M))
-        root = cholesky(0.5 * (reduction + reduction.T) + 1e-10 * np.eye(M), lower=True)
-        return loc, solve_triangular(self._factor, root, lower=True, trans=1)
+    def loc_weights(self, positions: Array) -> Array:
+        """Return W [M, L]: latents of positions [n, L] have the mean W^T k(x), k(x) [M] the inducing rows' kernel values."""
+        return solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)
+
+    def reduction(self) -> Array:
+        """Return Q [M, M]: the variance is k(x, x) - k(x)^T Q k(x)."""
+        inner = -self.noise * _symmetric(lapack.dpotri(self._solved, lower=1)[0])
+        inner[np.diag_indices_from(inner)] += 1.0
+        inverse = self._inverse_factor()
+        half = blas.dtrmm(1.0, inverse, inner, lower=1, trans_a=1)
+        return blas.dtrmm(1.0, inverse, half, side=1, lower=1)
+
+    def reduction_change(self, phi: Array, sign: int = 1) -> Array:
+        """Return C [M, B]: adding rows of phi [B, M] adds C C^T to the reduction, removing them takes it away."""
+        V = self._half(phi).T
+        outer = solve_triangular(self._solved, V, lower=True, trans=1)
+        T = solve_triangular(self._factor, outer, lower=True, trans=1)
+        root = cholesky(np.eye(len(phi)) + sign * V.T @ V, lower=True)
+        return self.noise**0.5 * solve_triangular(root, T.T, lower=True).T
 
     def mean(self, phi: Array) -> Array:
         """Means [N, n] of rows given phi [N, M], the first of ``basis(X)``."""
@@ -199,6 +226,11 @@ class LabelRegression:
         return other.solve(self.noise)
 
 
+def _symmetric(lower: Array) -> Array:
+    """Symmetric matrix of a lower triangle."""
+    return np.tril(lower) + np.tril(lower, -1).T
+
+
 def jittered_cholesky(K: Array) -> Array:
     """Lower Cholesky factor of a kernel matrix [M, M], with a millionth of its mean variance added to the diagonal.
 
@@ -207,7 +239,7 @@ def jittered_cholesky(K: Array) -> Array:
     >>> jittered_cholesky(np.ones((2, 2))).round(3).tolist()
     [[1.0, 0.0], [1.0, 0.001]]
     """
-    return cholesky(K + 1e-6 * np.mean(np.diag(K)) * np.eye(len(K)), lower=True, check_finite=False)
+    return cholesky(K + _JITTER * np.mean(np.diag(K)) * np.eye(len(K)), lower=True, check_finite=False)
 
 
 def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = None) -> tuple[Array, Array]:
