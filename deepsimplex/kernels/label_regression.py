@@ -174,12 +174,12 @@ class LabelRegression:
         return Regressed(mean, variance)
 
     def loc_weights(self, positions: Array) -> Array:
-        """Return W [M, L]: latents of positions [n, L] have the mean W^T k(x), k(x) [M] the inducing rows' kernel values."""
+        """Return W [M, L]: latents of positions [n, L] have the mean W^T k(x), with k(x) [M] as in ``reduction``."""
         return solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)
 
     def reduction(self) -> Array:
-        """Return Q [M, M]: the variance is k(x, x) - k(x)^T Q k(x)."""
-        inner = -self.noise * _symmetric(lapack.dpotri(self._solved, lower=1)[0])
+        """Return Q [M, M]: the variance is k(x, x) - k(x)^T Q k(x), k(x) [M] the kernel values of the inducing rows."""
+        inner = -self.noise * symmetric(lapack.dpotri(self._solved, lower=1)[0])
         inner[np.diag_indices_from(inner)] += 1.0
         inverse = self._inverse_factor()
         half = blas.dtrmm(1.0, inverse, inner, lower=1, trans_a=1)
@@ -226,8 +226,14 @@ class LabelRegression:
         return other.solve(self.noise)
 
 
-def _symmetric(lower: Array) -> Array:
-    """Symmetric matrix of a lower triangle."""
+def symmetric(lower: Array) -> Array:
+    """Symmetric matrix of a lower triangle.
+
+    Examples
+    --------
+    >>> symmetric(np.array([[1.0, 0.0], [2.0, 3.0]])).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
     return np.tril(lower) + np.tril(lower, -1).T
 
 
