@@ -177,6 +177,24 @@ def test_head_of_copied_weights_adds_samples_and_says_that_it_cannot_forget(digi
     assert twin.kernel_numbers[10] == 210
 
 
+def test_samples_of_weight_zero_do_not_count_and_streams_may_hold_weights(digits):
+    x, y, x_test, _ = digits
+    weights = np.where(np.arange(300) < 200, 1.0, 0.0).astype("float32")
+    expected = ds.heads.ClosedFormHead(10, 50).adapt(x[:200], y[:200])
+    head = ds.heads.ClosedFormHead(10, 50)
+    left_out = head.solve(x, y, sample_weight=weights, groups=np.arange(300))
+    assert len(left_out.loc) == 200
+    np.testing.assert_allclose(head(x_test)["loc"], expected(x_test)["loc"], atol=1e-5)
+    head = ds.heads.ClosedFormHead(10, 50)
+    head.solve(tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(70))
+    np.testing.assert_allclose(head(x_test)["loc"], expected(x_test)["loc"], atol=1e-5)
+    heavy = ds.heads.ClosedFormHead(10, 50)
+    heavy.solve(x, y, sample_weight=1.0 + 4.0 * (y == 3))
+    lean = ds.heads.ClosedFormHead(10, 50).adapt(x, y)
+    direction = vertices(10)[3]
+    assert np.mean(np.asarray(heavy(x_test)["loc"]) @ direction) > np.mean(np.asarray(lean(x_test)["loc"]) @ direction)
+
+
 @pytest.mark.parametrize("method", ["partial_fit", "forget"])
 def test_head_that_is_not_solved_raises(digits, method):
     with pytest.raises(ValueError, match="solved first"):

@@ -154,6 +154,7 @@ class ClosedFormHead(Head):
         backbone: Callable[..., Any] | None = None,
         *,
         groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
         seed: int = 0,
     ) -> LeftOutLatents:
         """Choose kernel, noise and transformation by left-out samples, and set the weights.
@@ -168,6 +169,9 @@ class ClosedFormHead(Head):
             The network before the head, called in inference mode. Default: samples are features.
         groups : array_like, shape [N], optional
             Samples of equal values, such as of one patient, are left out together. Beside arrays alone.
+        sample_weight : array_like, shape [N], optional
+            Weights of samples, beside arrays; batches may hold them. A sample of weight w counts as w samples that are
+            left out together, one of weight zero not at all.
         seed : int
             Seed of all draws. Default 0.
 
@@ -182,7 +186,7 @@ class ClosedFormHead(Head):
             For features that are not finite, not of rank 2 or of another size, invalid labels, and groups of another
             length.
         """
-        samples = Samples.of(x, y, labeled=True, name="samples")
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
         if groups is not None:
             groups = np.asarray(groups)
             if samples.is_stream or groups.shape != (samples.num_rows,):
@@ -192,10 +196,10 @@ class ClosedFormHead(Head):
         def blocks() -> Iterator[kernels.Block]:
             signatures.clear()
             row = 0
-            for features, labels in self._features(samples, backbone):
+            for features, labels, counted in self._features(samples, backbone):
                 signatures.append(self._signatures(features, labels))
-                part = None if groups is None else groups[row : row + len(features)]
-                row += len(features)
+                part = None if groups is None else groups[row : row + len(counted)][counted]
+                row += len(counted)
                 yield features, labels, part
 
         result = kernels.ClosedForm.solve(blocks, self.num_classes, self.inducing, seed=seed)
@@ -235,7 +239,7 @@ class ClosedFormHead(Head):
         """
         changes: _Changes | None = []
         regression = self._regression()
-        for features, labels in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
             Y = one_hot(labels, self.num_classes)
             exact = regression.num_rows == len(regression.points)
             if exact and regression.num_rows + len(features) <= self.inducing:
@@ -273,7 +277,7 @@ class ClosedFormHead(Head):
                 "forget recognizes samples by what files hold and get_weights does not: load the head from a file"
             )
         changes: _Changes | None = []
-        for features, labels in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
@@ -296,12 +300,18 @@ class ClosedFormHead(Head):
 
     def _features(
         self, samples: Samples, backbone: Callable[..., Any] | None
-    ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
-        """Read features [B, d] and labels of samples in blocks, and check them."""
-        for batch, labels, *_ in samples.blocks():
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]]:
+        """Read features [B, d] and labels, times weights, of samples in blocks, check them, and say which count."""
+        for batch, labels, *weights in samples.blocks():
             features = compute_features(batch, backbone)
             self._build_for(features)
-            yield features, check_labels(labels, self.num_classes, rows=len(features), soft=True)[0]
+            labels = check_labels(labels, self.num_classes, rows=len(features), soft=True)[0]
+            counted = np.ones(len(features), bool)
+            if weights and weights[0] is not None:
+                w = np.asarray(weights[0], np.float64)
+                counted = w > 0
+                features, labels = features[counted], (one_hot(labels, self.num_classes) * w[:, None])[counted]
+            yield features, labels, counted
 
     def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
         """Random projections [N, 5] of features, and their labels as numbers."""
@@ -416,7 +426,7 @@ def _change(
     phi = regression.basis(features)[0]
     if changes is not None:
         few = 4 * (len(phi) + sum(C.shape[1] for _, C in changes)) <= len(regression.points)
-        changes = [*changes, (sign, regression.reduction_change(phi, sign))] if few else None
+        changes = [*changes, (sign, regression.reduction_change(phi, Y, sign))] if few else None
     regression.add_basis(phi, Y, sign)
     regression.solve(regression.noise)
     return changes

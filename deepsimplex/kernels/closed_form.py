@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
-from deepsimplex.kernels.label_regression import LabelRegression, Regressed
+from deepsimplex.kernels.label_regression import LabelRegression, Regressed, shares
 from deepsimplex.samples import Reservoir
 
 Array = NDArray[np.float64]
-# Features [B, d], labels (class numbers [B], or shares of the classes [B, n]) and groups [B] or None.
+# Features [B, d], labels (class numbers [B], or shares of the classes times weights [B, n]) and groups [B] or None.
 Block = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 Blocks = Callable[[], Iterable[Block]]
 
@@ -114,10 +114,10 @@ class ClosedForm:
         used = _has_others(Y, groups)
         if not used.any():
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
-        start, strides = len(NOISES) // 2, (4, 2, 1)
+        start, strides = len(NOISES) // 2, [4, 2, 1]
         if kernel is None:
             kernel, start = _chosen_kernel(X, Y, groups, used, order, len(points), transformations)
-            strides = (2,)
+            strides = [2]
         regression = LabelRegression(kernel, kernel.transform(X[points]), num_classes)
         basis = regression.basis_of_points() if len(points) == len(X) else regression.basis(X)
         if count == len(X):
@@ -127,10 +127,11 @@ class ClosedForm:
                 regression.add(x, one_hot(y, num_classes))
         part = np.arange(len(X))
         if groups is None:
-            part = np.sort(order[: max(_LEFT_OUT_ROWS, _ROWS_OF_CLASS * num_classes)])
+            # Those that are inducing come last: left out they are inducing still, and predicted better than new rows.
+            part = np.sort(order[::-1][: max(_LEFT_OUT_ROWS, _ROWS_OF_CLASS * num_classes)])
         basis, Y, used, drawn = (basis[0][part], basis[1][part]), Y[part], used[part], drawn[part]
         if noise is None:
-            few = slice(None) if groups is not None else slice(_NOISE_ROWS)
+            few = np.arange(len(Y)) if groups is not None else rng.permutation(len(Y))[:_NOISE_ROWS]
 
             def left_out_means(noise: float) -> Array:
                 return regression.solve(noise).leave_out((basis[0][few], basis[1][few]), Y[few], groups).mean
@@ -145,9 +146,11 @@ class ClosedForm:
 
     def scale(self, positions: Array) -> float:
         """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""
-        residuals = (self.labels - self.left_out.mean)[self.used] @ positions
+        labels, weights = shares(self.labels[self.used])
+        residuals = (labels - self.left_out.mean[self.used]) @ positions
         variances = self.left_out.variance[self.used] + self.regression.noise
-        return float(np.sqrt(np.mean(np.square(residuals) / variances[:, None])))
+        squares = np.mean(np.square(residuals), axis=1) / variances
+        return float(np.sqrt(np.average(squares, weights=weights)))
 
 
 def array_blocks(X: NDArray[Any], y: NDArray[Any], groups: NDArray[Any] | None = None, size: int = 4096) -> Blocks:
@@ -242,9 +245,10 @@ def _chosen_kernel(
     def choice(most_points: int, most_rows: int) -> KernelChoice:
         rows = order[:most_rows]
         points = np.arange(min(inducing, most_points, len(rows)))
-        return KernelChoice(
-            X[rows], Y[rows], points, None if groups is None else groups[rows], used[rows], transformations
-        )
+        counted, part = used[rows].copy(), None if groups is None else groups[rows]
+        if 2 * len(points) <= len(rows) and counted[len(points) :].any():
+            counted[points] = False
+        return KernelChoice(X[rows], Y[rows], points, part, counted, transformations)
 
     transformation = choice(*_TRANSFORMATION_CHOICE).transformation()
     points, rows = _KERNEL_CHOICE

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
-from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky
+from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky, sums
 from deepsimplex.kernels.left_out_readout import log_softmax, log_softplus
 from deepsimplex.kernels.stationary import Kernel, squared_distances
 
@@ -169,7 +169,7 @@ class KernelChoice:
             K = self._kernel(choice).of_pairs(*self._transformed(choice.transformation)[1:])
             factor = jittered_cholesky(K[:, self.inducing])
             phi = solve_triangular(factor, K, lower=True, check_finite=False).T
-            path = NoisePath(phi.T @ phi, phi.T @ self.Y, phi, self.Y, self.groups)
+            path = NoisePath(*sums(phi, self.Y), phi, self.Y, self.groups)
             likelihood = LabelLikelihood(self.Y, self.used)
             loss, self._noise = likeliest_noise(path, likelihood, self._noise)
             self._scores[choice] = loss, self._noise, likelihood.losses(path(NOISES[self._noise]))

@@ -41,9 +41,10 @@ class LabelRegression:
         mean(x) = phi(x)^T (Phi^T Phi + s^2)^-1 Phi^T Y,
         var(x) = k(x, x) - |phi(x)|^2 + s^2 phi(x)^T (Phi^T Phi + s^2)^-1 phi(x).
 
-    Latents of a target with positions C [n, L] of its classes are mean(x) C, with the same variance for every latent
-    dimension. Only the sums Phi^T Phi [M, M] and Phi^T Y [M, n] are kept, so that rows and classes can be added, and
-    rows be removed, at any time.
+    Rows of labels sum to the weights of the rows, 1 or any positive number w: such a row counts w times in both sums,
+    and is left out as a whole. Latents of a target with positions C [n, L] of its classes are mean(x) C, with the
+    same variance for every latent dimension. Only the sums Phi^T Phi [M, M] and Phi^T Y [M, n] are kept, so that rows
+    and classes can be added, and rows be removed, at any time.
 
     Parameters
     ----------
@@ -129,8 +130,9 @@ class LabelRegression:
         new = Y.shape[1] - self.moments.shape[1]
         if new > 0:
             self.moments = np.pad(self.moments, ((0, 0), (0, new)))
-        self.gram += sign * (phi.T @ phi)
-        self.moments[:, : Y.shape[1]] += sign * (phi.T @ Y)
+        gram, moments = sums(phi, Y)
+        self.gram += sign * gram
+        self.moments[:, : Y.shape[1]] += sign * moments
         self.num_rows += sign * len(phi)
 
     def add_inducing(self, U: Array, Y: Array) -> "LabelRegression":
@@ -185,8 +187,10 @@ class LabelRegression:
         half = blas.dtrmm(1.0, inverse, inner, lower=1, trans_a=1)
         return blas.dtrmm(1.0, inverse, half, side=1, lower=1)
 
-    def reduction_change(self, phi: Array, sign: int = 1) -> Array:
+    def reduction_change(self, phi: Array, Y: Array, sign: int = 1) -> Array:
         """Return C [M, B]: adding rows of phi [B, M] adds C C^T to the reduction, removing them takes it away."""
+        root = _root_weights(Y)
+        phi = phi if root is None else phi * root
         V = self._half(phi).T
         outer = solve_triangular(self._solved, V, lower=True, trans=1)
         T = solve_triangular(self._factor, outer, lower=True, trans=1)
@@ -220,10 +224,40 @@ class LabelRegression:
     def without(self, basis: tuple[Array, Array], Y: Array) -> "LabelRegression":
         """Return the regression without some rows that were added, given ``basis(X)`` and their labels."""
         other = copy.copy(self)
-        other.gram = self.gram - basis[0].T @ basis[0]
-        other.moments = self.moments - basis[0].T @ Y
-        other.num_rows -= len(Y)
+        other.gram, other.moments = self.gram.copy(), self.moments.copy()
+        other.add_basis(basis[0], Y, sign=-1)
         return other.solve(self.noise)
+
+
+def sums(phi: Array, Y: Array) -> tuple[Array, Array]:
+    """Return Phi^T Phi [M, M], with the weights of rows, and Phi^T Y [M, n] of rows phi [N, M] and labels [N, n].
+
+    Examples
+    --------
+    >>> sums(np.ones((2, 1)), np.array([[3.0, 0.0], [0.0, 1.0]]))[0].tolist()
+    [[4.0]]
+    """
+    root = _root_weights(Y)
+    weighted = phi if root is None else phi * root
+    return weighted.T @ weighted, phi.T @ Y
+
+
+def shares(Y: Array) -> tuple[Array, Array]:
+    """Return labels [N, n] divided by the sums of their rows, and these, the weights [N].
+
+    Examples
+    --------
+    >>> shares(np.array([[0.0, 3.0], [1.0, 0.0]]))[1].tolist()
+    [3.0, 1.0]
+    """
+    weights = Y.sum(axis=1)
+    return Y / weights[:, None], weights
+
+
+def _root_weights(Y: Array) -> Array | None:
+    """Square roots [N, 1] of the weights, None if all are one but for rounding."""
+    weights = Y.sum(axis=1, keepdims=True)
+    return None if np.allclose(weights, 1.0, rtol=0.0, atol=1e-5) else np.sqrt(weights)
 
 
 def symmetric(lower: Array) -> Array:
@@ -249,14 +283,14 @@ def jittered_cholesky(K: Array) -> Array:
 
 
 def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = None) -> tuple[Array, Array]:
-    """Return means [N, n] of left-out rows, and h / (1 - h) [N] for the smoother's diagonal h of their groups.
+    """Return means [N, n] of left-out rows, and h / (1 - h) / w [N] for the smoother's diagonal h of their groups.
 
     Parameters
     ----------
     V : ndarray, shape [N, M]
-        Rows v_i of the smoother H = V V^T.
+        Rows v_i of the smoother H = V V^T, of rows of weight w one.
     fitted, Y : ndarray, shape [N, n]
-        Fitted means and labels.
+        Fitted means and labels, of which rows sum to w.
     groups : ndarray, shape [N], optional
 
     Examples
@@ -265,6 +299,15 @@ def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = No
     >>> left_out(V, V @ V.T @ Y, Y)[0].round(3).tolist()  # 0.25 / (0.25 + 0.5), the other row with its noise
     [[0.0], [0.333]]
     """
+    root = _root_weights(Y)
+    if root is None:
+        return _left_out(V, fitted, Y, groups)
+    mean, growth = _left_out(V * root, fitted * root, Y / root, groups)
+    return mean / root, growth / root[:, 0] ** 2
+
+
+def _left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None) -> tuple[Array, Array]:
+    """Leave out rows of equal noise."""
     if groups is None:
         h = np.sum(V * V, axis=1)
         return (fitted - h[:, None] * Y) / (1.0 - h)[:, None], h / (1.0 - h)

@@ -58,6 +58,34 @@ def test_left_out_rows_and_groups_equal_refitting(digits, name, inducing, size):
         np.testing.assert_allclose(left_out.variance[rows], refitted.variance, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_weighted_rows_equal_repeated_rows(digits, size):
+    """In sums, left-out rows and groups, changes of the variance, and the choice of kernel and noise."""
+    X, y = digits
+    counts = np.random.default_rng(0).integers(1, 4, size=ROWS)
+    Y, kernel = np.eye(10)[y], FeatureKernel.of(X, "unit")
+    rows = np.repeat(np.arange(ROWS), counts)
+    groups = np.arange(ROWS) // size
+    weighted = LabelRegression(kernel, kernel.transform(X[:30]), 10).add(X, Y * counts[:, None]).solve(NOISE)
+    repeated = LabelRegression(kernel, kernel.transform(X[:30]), 10).add(X[rows], Y[rows]).solve(NOISE)
+    np.testing.assert_allclose(weighted.gram, repeated.gram, atol=1e-9)
+    left_out = weighted.leave_out(weighted.basis(X), Y * counts[:, None], None if size == 1 else groups)
+    expected = repeated.leave_out(repeated.basis(X[rows]), Y[rows], groups[rows])
+    for actual, plain in zip(left_out, expected, strict=True):
+        np.testing.assert_allclose(actual[rows], plain, atol=1e-8)
+    phi, heavy = weighted.basis(X[:9])[0], Y[:9] * counts[:9, None]
+    before, change = weighted.reduction(), weighted.reduction_change(phi, heavy)
+    after = weighted.add(X[:9], heavy).solve(NOISE).reduction()
+    np.testing.assert_allclose(before + change @ change.T, after, atol=1e-7 * np.abs(after).max())
+    doubled = ClosedForm.solve(array_blocks(X, 2.0 * Y), 10, 30, kernel, NOISE)
+    twice = np.repeat(np.arange(ROWS), 2)
+    plain = LabelRegression(kernel, doubled.regression.points, 10).add(X[twice], Y[twice]).solve(NOISE)
+    np.testing.assert_allclose(doubled.regression.predict(X).mean, plain.predict(X).mean, atol=1e-8)
+    assert doubled.scale(np.eye(10)) == pytest.approx(
+        np.sqrt(np.mean(np.square(Y - doubled.left_out.mean) / (doubled.left_out.variance + NOISE)[:, None]))
+    )
+
+
 def test_noise_path_equals_solving_for_each_noise(digits):
     X, y = digits
     Y, groups = np.eye(10)[y], np.arange(ROWS) // 3
@@ -96,11 +124,11 @@ def test_reduction_gives_variances_and_follows_added_and_removed_rows(digits, na
     variance = kernel.variance(U) - np.sum((k @ before) * k, axis=1)
     np.testing.assert_allclose(variance, regression.predict(X).variance, atol=1e-8)
     phi = regression.basis(X[70:])[0]
-    change = regression.reduction_change(phi)
+    change = regression.reduction_change(phi, np.eye(10)[y[70:]])
     regression.add_basis(phi, np.eye(10)[y[70:]])
     after = regression.solve(NOISE).reduction()
     np.testing.assert_allclose(before + change @ change.T, after, atol=1e-7 * np.abs(after).max())
-    change = regression.reduction_change(phi, sign=-1)
+    change = regression.reduction_change(phi, np.eye(10)[y[70:]], sign=-1)
     np.testing.assert_allclose(after - change @ change.T, before, atol=1e-7 * np.abs(after).max())
 
 
