@@ -253,6 +253,18 @@ def test_estimators_are_calibrated(name, fitted, wine):
     np.testing.assert_array_equal(classifier.predict_proba(X_test), raw)
 
 
+def test_estimators_are_calibrated_by_one_hot_labels(wine):
+    classifier = ds.LVQ1(max_iter=2).fit(*wine[0])
+    X, y = wine[1]
+    rows = np.eye(3)[np.searchsorted(classifier.classes_, y)]
+    expected = classifier.calibrate(X, y).predict_proba(X)
+    np.testing.assert_array_equal(classifier.calibrate(X, rows).predict_proba(X), expected)
+    sets = classifier.conformalize(X, y).predict_set(X)
+    np.testing.assert_array_equal(classifier.conformalize(X, rows).predict_set(X), sets)
+    with pytest.raises(ValueError, match="^y must name one class per sample here; found soft labels"):
+        classifier.calibrate(X, 0.9 * rows + 0.1 / 3)
+
+
 IN_A_FRESH_PROCESS = """
 import sys, pathlib, numpy as np, tensorflow as tf
 x = {kind: np.load(f"x_{kind}.npy") for kind in ("images", "tables")}

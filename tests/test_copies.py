@@ -207,6 +207,12 @@ def test_weights_with_other_arrays_raise(others):
     np.testing.assert_array_equal(model.get_weights()[0], before[0])
 
 
+def test_weights_of_a_model_without_shapes_raise():
+    model = ds.SimplexClassifier(ds.backbones.mlp([2]), "vertices", num_classes=3)
+    with pytest.raises(ValueError, match="^set_weights needs a model that has seen samples"):
+        model.set_weights(unfitted().get_weights())
+
+
 def test_loss_of_a_copy_is_that_of_the_model(models):
     model = models("composition")
     for twin in (keras.models.clone_model(model), unfitted(target="casimac", loss=ds.losses.Composition())):

@@ -48,6 +48,7 @@ def model(request):
 def test_outputs_are_calibrated_class_probabilities(model):
     copied = keras.Model(model.inputs, model.outputs[0])
     np.testing.assert_array_equal(copied([X]), model(X))
+    assert (model.input_shape, model.output_shape) == ((None, 8, 8, 1), (None, 3))
     model.fit_density(X, Y).calibrate(X, Y, "platt")
     np.testing.assert_array_equal(keras.Model(model.input, model.output)(X), model(X))
     np.testing.assert_array_equal(copied([X]), model(X))

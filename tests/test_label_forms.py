@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import metrics as km
 
 import deepsimplex as ds
+from deepsimplex.classifier import compiled_metrics
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
@@ -115,6 +116,38 @@ def test_metric_of_every_form_is_kept_as_given():
     assert converted_metrics([metric, None], 3) == [metric, None]
     with pytest.raises(ValueError, match="acuracy"):
         converted_metrics(["acuracy"], 3)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        km.Precision(class_id=0),
+        km.Recall(class_id=1),
+        km.Precision(top_k=1),
+        km.SensitivityAtSpecificity(0.5, class_id=0),
+        km.AUC(multi_label=True, num_labels=2),
+        km.F1Score(average="macro", threshold=0.5),
+    ],
+)
+def test_metrics_that_choose_among_two_classes_see_both(metric):
+    y, p = samples(2)
+    expected = value_of(metric, np.eye(2, dtype="float32")[y], p)
+    (converted,) = converted_metrics([metric], 2)
+    np.testing.assert_allclose(value_of(converted, y, p), expected, rtol=1e-5)
+
+
+def test_second_compilation_tries_no_metric(monkeypatch):
+    def metrics(name):
+        return [km.AUC(name=name), "mse", "Precision", ds.metrics.BrierScore()]
+
+    trials = []
+    converted_metrics(metrics("first"), 3)
+    monkeypatch.setattr(compiled_metrics, "accepted_forms", lambda *arguments, **options: trials.append(arguments))
+    converted_metrics(metrics("second"), 3)
+    assert not trials
+    converted_metrics([km.AUC(num_thresholds=7)], 3)
+    assert len(trials) == 1
+    compiled_metrics._TRIED.clear()
 
 
 def test_binary_focal_loss_balances_two_classes():

@@ -171,6 +171,9 @@ def test_litert_weights_of_fewer_bits(samples, tmp_path):
         model.export(tmp_path / "m.tflite", format="litert", optimizations=optimizations)
         p = run_litert(tmp_path / "m.tflite", x[:7])["class_probabilities"]
         np.testing.assert_allclose(p, model.predict_proba(x[:7]), atol=0.02 if optimizations else 1e-5)
+    for wrong in ("DEFAULT", ["DEFAULT"], tf.lite.Optimize.DEFAULT):
+        with pytest.raises(TypeError, match=r"^optimizations must be a list, such as .*found .*DEFAULT"):
+            model.export(tmp_path / "m.tflite", format="litert", optimizations=wrong)
     with pytest.raises(TypeError, match=r"^optimizations must be given with format='litert'.*found format='onnx'"):
         model.export(tmp_path / "m.onnx", format="onnx", optimizations=[])
     with pytest.raises(ValueError, match=r"^representative_dataset must not be given"):

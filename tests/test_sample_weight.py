@@ -226,3 +226,9 @@ def test_explain_of_network_uses_class_names(wine):
         ValueError, match="explain needs a head of prototypes, as head='prototypes'; found GaussianHead"
     ):
         clone(NETWORK).set_params(head="gaussian").fit(X, y).model_.explain(X)
+
+
+@pytest.mark.parametrize("name", ["x", "y", "sample_weight", "epochs", "batch_size"])
+def test_options_of_fit_that_are_other_arguments_raise(name):
+    with pytest.raises(ValueError, match=f"^fit_options must not hold {name}: "):
+        clone(NETWORK).set_params(fit_options={name: 2}).fit(np.eye(4), [0, 1, 0, 1])

@@ -56,7 +56,7 @@ class Watched:
 @pytest.fixture
 def small_blocks(monkeypatch):
     """At most fifty rows at once."""
-    for module in ("_utils.batching", "samples.samples"):
+    for module in ("_utils.batching", "samples.columns"):
         monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 50)
     for module in ("collapsed_bound", "categorical"):
         monkeypatch.setattr(f"deepsimplex.gp.{module}._BUDGET", 50 * 12)
@@ -104,7 +104,7 @@ def test_fit_uses_less_memory_than_the_rows(tmp_path, monkeypatch):
     labels = (rows[:, 0] > 0).astype(int)
     monkeypatch.setattr("deepsimplex.gp.scaling.SAMPLE", 1000)
     monkeypatch.setattr("deepsimplex.gp.gpflow_kernels._ROWS", 100)
-    for module in ("_utils.batching", "samples.samples"):
+    for module in ("_utils.batching", "samples.columns"):
         monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 1000)
     monkeypatch.setattr("deepsimplex.gp.collapsed_bound._BUDGET", 1000 * 12)
     classifier = stochastic(batch_size=1000, epochs=1).fit(rows[:2000], labels[:2000])  # traces its functions

@@ -127,10 +127,9 @@ class ConformalSets(Fitted):
         m = len(scores)
         smallest = math.ceil((m + 1) * self.coverage - 1e-9)  # 0.9 * 10 is 9, not 10
         if smallest > m:
-            least = math.ceil(self.coverage / (1.0 - self.coverage) - 1e-9)
             raise ValueError(
-                f"y must hold at least {least} samples{group} for coverage = {self.coverage:g}; found {m}. Hold out "
-                "more, or lower the coverage"
+                f"y must hold at least {least_samples(self.coverage)} samples{group} for coverage = {self.coverage:g}; "
+                f"found {m}. Hold out more, or lower the coverage"
             )
         return float(np.partition(scores, smallest - 1)[smallest - 1])
 
@@ -175,3 +174,14 @@ class ConformalSets(Fitted):
         weights = np.random.default_rng(self.seed).uniform(1e3, 1e4, p.shape[-1])
         total = tf.linalg.matvec(p, tf.constant(weights, p.dtype))[:, tf.newaxis]
         return total - tf.floor(total)
+
+
+def least_samples(coverage: float) -> int:
+    """Return the number of held-out samples that sets of a coverage need at least.
+
+    Examples
+    --------
+    >>> least_samples(0.9)
+    9
+    """
+    return math.ceil(coverage / (1.0 - coverage) - 1e-9)

@@ -287,6 +287,10 @@ class CalibratedNetwork(SimplexNetwork):
         If that holds no calibration, sets or density, and other weights, what this model has of them is removed, with a
         warning.
         """
+        if weights and not self.built:
+            raise ValueError(
+                "set_weights needs a model that has seen samples: call it on one first, or give the backbone an input"
+            )
         count = len(self.weights)
         arrays = _named_arrays(weights[count:], count)
         with self._replaced_weights("set_weights"):

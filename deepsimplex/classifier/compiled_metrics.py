@@ -1,10 +1,15 @@
 """Metrics of ``compile``, with labels and class probabilities in the form that each compares."""
 
+import json
 from typing import Any
 
 import keras
 
+import deepsimplex.metrics
 from deepsimplex.losses.label_forms import accepted_forms, in_accepted_form
+
+# Forms by type of metric, its configuration and the number of classes: a trial takes about a tenth of a second.
+_TRIED: dict[tuple[type, str, int], list[str]] = {}
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -73,15 +78,24 @@ def converted_metrics(metrics: Any, n: int) -> Any:
 
 def _forms(metric: Any, n: int) -> list[str]:
     """Forms that a metric or a function of labels and outputs compares."""
-    hinted = str(getattr(metric, "__module__", None)).startswith("keras.")
+    module = str(getattr(metric, "__module__", None))
     if not isinstance(metric, keras.metrics.Metric):
-        return accepted_forms(metric, n, hinted=hinted)
+        return accepted_forms(metric, n, hinted=module.startswith("keras."))
+    if module == deepsimplex.metrics.__name__:
+        return ["numbers", "rows"]
+    config = {name: value for name, value in metric.get_config().items() if name != "name"}
+    key = type(metric), json.dumps(config, sort_keys=True, default=repr), n
 
     def compare(label: Any, outputs: Any) -> Any:
         copy = type(metric).from_config(metric.get_config())
         copy.update_state(label, outputs)
         return copy.result()
 
-    # Metrics that compare probabilities with thresholds are of two classes.
-    binary = any(getattr(metric, name, None) is not None for name in ("threshold", "thresholds"))
-    return accepted_forms(compare, n, binary=binary, hinted=hinted)
+    if key not in _TRIED:
+        # Metrics that compare probabilities with thresholds are of two classes, unless they say which, or average.
+        has_thresholds = any(getattr(metric, name, None) is not None for name in ("threshold", "thresholds"))
+        of_columns = any(getattr(metric, name, None) is not None for name in ("class_id", "top_k", "average"))
+        of_columns = of_columns or bool(getattr(metric, "multi_label", False))
+        binary = has_thresholds and not of_columns
+        _TRIED[key] = accepted_forms(compare, n, binary=binary, hinted=module.startswith("keras."))
+    return _TRIED[key]

@@ -23,7 +23,6 @@ from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, coun
 from deepsimplex.classifier.several_workers import (
     StateOfChief,
     Workers,
-    divided_among_workers,
     model_configuration,
     versions,
 )
@@ -31,8 +30,7 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
-from deepsimplex.samples import Samples, is_stream
-from deepsimplex.samples.samples import check_not_stream
+from deepsimplex.samples import Samples
 from deepsimplex.targets import Target
 
 
@@ -202,11 +200,10 @@ class SimplexClassifier(CalibratedNetwork):
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
             Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
-            target batches of labels are read into memory before training, among which neighbors are found: those of one
-            epoch, of an endless stream with ``steps_per_epoch`` until its samples repeat. Training then reads the
-            stream as it is; latents of samples that were augmented anew are computed batch by batch. With
-            ``losses.Composition`` batches of soft labels or latents are read once before training. Otherwise, and
-            always if the loss needs labels alone, batches are read in training only.
+            target batches of labels are read into memory before training, which then takes them for arrays; an endless
+            stream, and one that gives other samples in a second pass, raises an error. With ``losses.Composition``
+            batches of soft labels or latents are read once before training. Otherwise, and always if the loss needs
+            labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -242,34 +239,30 @@ class SimplexClassifier(CalibratedNetwork):
         labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
-        validation = None if validation_data is None else _validation_samples(validation_data, self._precision)
+        validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        collected: Any = None
-        if samples.is_stream and labels.needs_training_samples(samples):
-            collected, size = samples.collected(steps_per_epoch, epochs)
-            if steps_per_epoch is None and not samples.is_repeatable:  # a generator that has ended
-                samples, batch_size, collected = collected, size, None
-        if workers.count > 1:
+        if labels.needs_training_samples(samples):
+            samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
+        divide = workers.local_part if workers.count > 1 else None
+        if divide is not None:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
-            checked = samples if collected is None else collected
-            self._check_workers(workers, (*settings, type(validation_data).__name__), checked, validation)
+            self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
-        passes = samples.epochs_per_pass(steps_per_epoch)
-        seeded = SeededEpochs(self.seed, keeps_order=passes > 1)
-        samples, collected = labels.fit_target_and_loss(samples, steps_per_epoch, collected)
+        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
         self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
-        self._adapt_head(collected, steps_per_epoch)
+        self._adapt_head(samples, steps_per_epoch)
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
-            kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
+            kwargs |= {"validation_data": validation.for_keras(size), "validation_steps": steps}
         self._build_metrics(samples)
         self._begin_training(labels)
-        ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
+        seeded = SeededEpochs(self.seed)
+        ours = [seeded] if divide is None else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._batches(samples, batch_size, seeded.order if shuffle else None, workers, repeated=passes > 1),
+            samples.for_keras(batch_size, seeded.order if shuffle else None, divide, steps_per_epoch),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -295,7 +288,7 @@ class SimplexClassifier(CalibratedNetwork):
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
         self._build_metrics(samples)
-        results = super().evaluate(self._batches(samples, size), verbose=verbose, **kwargs)
+        results = super().evaluate(samples.for_keras(size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
         return results
@@ -309,8 +302,7 @@ class SimplexClassifier(CalibratedNetwork):
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
         labels = self._training_labels("train_on_batch", class_weight)
-        check_not_stream(x)
-        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
+        samples = Samples.of(x, y, sample_weight, labeled=True, arrays=True, precision=self._precision)
         if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
@@ -327,8 +319,8 @@ class SimplexClassifier(CalibratedNetwork):
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        check_not_stream(x)
-        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True, precision=self._precision))
+        samples = Samples.of(x, y, sample_weight, labeled=True, arrays=True, precision=self._precision)
+        samples, *_ = self._to_evaluate(samples)
         return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
     def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
@@ -356,32 +348,14 @@ class SimplexClassifier(CalibratedNetwork):
                     "the target's training samples, which files do not hold: call model.target.fit(x_train, y_train)"
                 )
                 labels = TrainingLabels(self.target, self.num_classes)
-            elif samples.is_stream:
-                samples, batch_size = samples.in_memory(steps)
-                steps = None
+            else:
+                samples, batch_size, steps = samples.in_memory(batch_size, steps)
         if missing is not None:
             message = f"the loss {self.training_loss.name!r} needs {missing}"
             if len(self.metrics) < 2:
                 raise ValueError(f"evaluate needs metrics in compile, such as 'accuracy', or the loss, but {message}")
             warn_caller(f"{message}. It is left out; class metrics do not need it")
         return labels.replace(samples), batch_size, steps
-
-    @staticmethod
-    def _batches(
-        samples: Samples,
-        batch_size: int | None,
-        order: Any = None,
-        workers: Workers | None = None,
-        *,
-        repeated: bool = False,
-    ) -> Any:
-        """Return batches for Keras; workers divide those of training samples."""
-        if samples.is_stream:
-            return samples.for_keras(order=order, divide=divided_among_workers, repeated=repeated)
-        if batch_size is not None:
-            check_whole(batch_size, "batch_size", 1)
-        divide = workers.local_part if workers is not None and workers.count > 1 else None
-        return samples.for_keras(batch_size, order, divide)
 
     # Before training
 
@@ -400,7 +374,7 @@ class SimplexClassifier(CalibratedNetwork):
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers().from_chief(lambda: {"pixel_scale": np.float32(_pixel_scale(samples))})
+            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
             self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
 
     def _build_network(self, spec: Any) -> None:
@@ -417,7 +391,7 @@ class SimplexClassifier(CalibratedNetwork):
         Streams are compared by their first batch, unless each worker reads its own files.
         """
         columns = [samples.spec if samples.divides_files else samples.first()]
-        if validation is not None and not validation.is_stream:
+        if validation is not None:
             columns.append(validation.columns)
         arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(columns))
         workers.check_same(
@@ -436,9 +410,9 @@ class SimplexClassifier(CalibratedNetwork):
                 x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
                 x, y, *_ = samples.columns
-                labels = y["label"].argmax(axis=-1) if y["label"].ndim == 2 else y["label"]
+                labels = y["label"]
             self.head.adapt(x, labels, self.backbone, seed=self.seed)
-        elif not samples.is_stream:
+        elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
 
     def _begin_training(self, labels: TrainingLabels) -> None:
@@ -674,20 +648,13 @@ _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
 
 
-def _pixel_scale(samples: Samples) -> float:
+def _pixel_scale(x: Any) -> float:
     """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
-    spec = max(keras.tree.flatten(samples.spec[0]), key=lambda leaf: leaf.shape.rank or 0)
-    if not spec.dtype.is_floating:
+    leaf = max(keras.tree.flatten(x), key=lambda leaf: len(leaf.shape))
+    if not tf.as_dtype(leaf.dtype).is_floating:
         return 1.0
-    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
     numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
     return -1.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
-
-
-def _validation_samples(data: Any, precision: str | None) -> Samples:
-    """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
-    columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
-    return Samples.of(*columns, labeled=True, precision=precision)
 
 
 class SeededEpochs(keras.callbacks.Callback):
@@ -700,33 +667,35 @@ class SeededEpochs(keras.callbacks.Callback):
     Parameters
     ----------
     seed : int
-    keeps_order : bool
-        Whether the step of the first epoch determines the order of all passes, which do not end with the epochs.
     """
 
-    def __init__(self, seed: int, keeps_order: bool = False) -> None:
+    def __init__(self, seed: int) -> None:
         super().__init__()
-        self.seed, self.keeps_order = seed, keeps_order
-        self.step: int | None = None
+        self.seed = seed
+        self.first_step: int | None = None
+        self.step = 0
         self._latest: tuple[tuple[int, ...], np.ndarray] = (), np.empty(0)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Reseed the random layers."""
         step = int(self.model.optimizer.iterations.numpy())
-        if self.step is None or not self.keeps_order:
-            self.step = step
+        self.step = step
+        self.first_step = step if self.first_step is None else self.first_step
         saved = {id(variable) for variable in self.model.weights}
         generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
         for index, state in enumerate(generators):
             words = np.random.SeedSequence([self.seed, step, index]).generate_state(2, np.uint32)
             state.assign(words.astype(state.dtype))
 
-    def order(self, rows: int, number: int = 0) -> np.ndarray:
-        """Return the order of the samples of pass ``number`` in this epoch, a permutation of range(rows), int64."""
-        entropy = (self.seed, self.step or 0, number)
+    def order(self, rows: int, number: int | None = None) -> np.ndarray:
+        """Return the order of the samples in this epoch, a permutation of range(rows), int64.
+
+        That of pass ``number``, if passes do not end with the epochs: the step of the first determines all of them.
+        """
+        entropy = (self.seed, self.step) if number is None else (self.seed, self.first_step or 0, number)
         key, order = self._latest
         if key != (rows, *entropy):
-            order = np.random.default_rng(entropy[: 3 if number else 2]).permutation(rows)
+            order = np.random.default_rng(entropy).permutation(rows)
             self._latest = (rows, *entropy), order
         return order
 

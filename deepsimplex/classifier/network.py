@@ -19,7 +19,7 @@ from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.readout.unweighted_readout import UnweightedReadout
 from deepsimplex.samples import Samples
-from deepsimplex.samples.samples import check_not_stream, is_text
+from deepsimplex.samples.columns import is_text
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -103,7 +103,8 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training."""
-        return self.class_probabilities(self.backbone(inputs, training=training), training=training)
+        latent = self.predictive_latent(self.latent(inputs, training), calibrated=not training)
+        return self.probabilities(latent, training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -126,7 +127,7 @@ class SimplexNetwork(keras.Model):
 
     def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
-        probabilities = self.unweighted_readout(predictive_latent, training=training)
+        probabilities = self.unweighted_readout.unweighted(self.readout(predictive_latent, training=training))
         calibration = self.after_training.calibration
         return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
@@ -169,6 +170,7 @@ class SimplexNetwork(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
+        self.readout(latent)  # raises if its scores or its method do not fit
         probabilities = self.unweighted_readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
@@ -203,6 +205,16 @@ class SimplexNetwork(keras.Model):
     def outputs(self) -> list[Any]:
         """Symbolic class probabilities in a list."""
         return [self.output]
+
+    @property
+    def input_shape(self) -> Any:
+        """Shapes (None, ...) of the symbolic inputs, in their structure."""
+        return keras.tree.map_structure(lambda tensor: tensor.shape, self.input)
+
+    @property
+    def output_shape(self) -> tuple[int | None, ...]:
+        """Shape (None, n) of the symbolic class probabilities."""
+        return self.output.shape
 
     def _symbolic(self, index: int) -> Any:
         if self._tensors is None:
@@ -259,14 +271,14 @@ class SimplexNetwork(keras.Model):
         finally:
             self._is_predicting = False
 
-    def _checked(self, x: Any) -> Samples:
+    def _checked(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict as ``fit`` does."""
         if has_several_workers(tf.distribute.get_strategy()):
             raise ValueError(
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
             )
-        samples = Samples.of(x, precision=self._precision)
+        samples = Samples.of(x, arrays=arrays, precision=self._precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
         return samples.checked(self._check_inputs)
@@ -376,8 +388,7 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        check_not_stream(x)
-        explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
+        explained = self.head.explain(self._checked(x, arrays=True).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
@@ -454,10 +465,8 @@ def predictions(model: keras.Model, samples: Samples, batch_size: int | None, ve
     Keras creates a data set in every call and traces its functions, which takes most of the time for few samples. On a
     single device and without a progress bar, arrays are predicted by the same function in the same batches without it.
     """
-    if batch_size is not None:
-        check_whole(batch_size, "batch_size", 1)
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
-    batches = None if kwargs or verbose != 0 or several else samples.held_batches(batch_size or 32)
+    batches = None if kwargs or verbose != 0 or several else samples.held_batches(batch_size)
     if batches is None:
         return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)
     model.make_predict_function()

@@ -13,13 +13,12 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.archives import fingerprint
-from deepsimplex.samples.samples import divides_files, not_converted
+from deepsimplex.samples.samples import not_converted
 
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 _NUMBERS_AT_ONCE = 2**22
-_AutoShardPolicy = tf.data.experimental.AutoShardPolicy
-_DIVIDED = _AutoShardPolicy.OFF
+_DIVIDED = tf.data.experimental.AutoShardPolicy.OFF
 # Parts of a model's JSON that may differ between equal models: numbers of layers' names, what the chief has fitted, and
 # the bytecode of functions, which holds the paths of their files.
 _INCIDENTAL = re.compile(r'_\d+(?=")|"fitted": \{[^{}]*\}|"code": "[^"]*"')
@@ -52,17 +51,6 @@ def has_several_workers(strategy: Any) -> bool:
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return False
     return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
-
-
-def divided_among_workers(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Have workers divide every batch of a data set, so that an epoch equals that of one process.
-
-    Every worker reads the whole data set, unless the workers divide its files.
-    """
-    options = tf.data.Options()
-    if not divides_files(dataset):
-        options.experimental_distribute.auto_shard_policy = _AutoShardPolicy.DATA
-    return dataset.with_options(options)
 
 
 class LocalReduction:

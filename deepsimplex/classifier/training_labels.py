@@ -1,9 +1,6 @@
 """Training labels: labels, latents of the target, and what the loss makes of them, in place of the samples' labels."""
 
-import multiprocessing
-import threading
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import keras
@@ -16,11 +13,10 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.samples import Labels, Samples
 from deepsimplex.samples.class_labels import holds_latents, is_hard
-from deepsimplex.samples.samples import row_keys
 from deepsimplex.targets import Target
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainingLabels:
     """Replace the labels of samples by training labels: the dict of what loss and metrics compare outputs with.
 
@@ -44,78 +40,53 @@ class TrainingLabels:
     class_weight: dict[int, float] | None = None
     workers: Workers = field(default_factory=Workers)
     scores: NDArray[np.float64] = field(init=False)
-    _need_latents: bool = field(init=False)
     class_weights: NDArray[Any] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.class_weight is not None:
             weights = check_class_weight(self.class_weight, range(self.num_classes))
-            object.__setattr__(self, "class_weights", np.array([*weights.values()], keras.config.floatx()))
-        object.__setattr__(self, "scores", self.target.scores(self.num_classes))
-        object.__setattr__(self, "_need_latents", self.loss is not None and self.loss.needs_latents)
+            self.class_weights = np.array([*weights.values()], keras.config.floatx())
+        self.scores = self.target.scores(self.num_classes)
+        self._need_latents = self.loss is not None and self.loss.needs_latents
 
     def needs_training_samples(self, samples: Samples) -> bool:
         """Return whether the latents of these samples depend on all of the training samples."""
         depend = self._need_latents and self.target.needs_samples
         return depend and not (_have_training_labels(samples) or holds_latents(samples.spec[1], self.scores))
 
-    def fit_target_and_loss(
-        self, samples: Samples, steps: int | None = None, collected: Samples | None = None
-    ) -> tuple[Samples, Samples]:
+    def fit_target_and_loss(self, samples: Samples, steps: int | None = None) -> Samples:
         """Fit the target, adapt the loss, and return the training samples with training labels.
 
         Parameters
         ----------
         samples : Samples
+            Arrays if their latents depend on all of them: see ``needs_training_samples``.
         steps : int, optional
             Number of batches of an epoch of a stream, which is read only if the loss needs it.
-        collected : ArraySamples, optional
-            The training samples of a stream, if its latents depend on them.
-
-        Returns
-        -------
-        samples, collected : Samples
-            The training samples, and those to initialize a head from: arrays if there are any.
         """
-        if not samples.is_stream or collected is not None:
-            arrays = samples if collected is None else collected
-            x, y, *_ = arrays.columns
-            labels, latents = Labels.of(y, scores=self.scores), None
-            if self._need_latents:
-                latents = self._latents(labels, x, fit=True)
-                self._adapt_loss(latents.loc, labels.values)
-            labeled = arrays.with_labels(lambda _: self._with_latents(labels, latents), self.scores)
-            if collected is None or latents is None:
-                return labeled, labeled
-            known = KnownLatents(self.target, (x, y), latents)
-            example = keras.tree.map_structure(lambda leaf: leaf[:1], (x, y))
-            return samples.with_labels(partial(self._streamed, known=known), self.scores, example), labeled
+        if self.needs_training_samples(samples):
+            x, y, *_ = samples.columns
+            labels = Labels.of(y, scores=self.scores)
+            latents = self._latents(labels, x, fit=True)
+            self._adapt_loss(latents.loc, labels.values)
+            return samples.with_labels(lambda *_: self._with_latents(labels, latents), self.scores)
         if self.loss is not None and self.loss.needs_adapt:
             table, spec = self.target.table(self.num_classes), samples.spec[1]
-            if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
-                self._adapt_loss(table.loc, np.arange(self.num_classes))
+            if samples.is_stream and table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
+                read = [Labels.of(np.arange(self.num_classes), scores=self.scores)]
             else:
-                batches = samples.read_ahead(steps, "steps_per_epoch")
-                read = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
-                loc = np.concatenate([self._latents(batch, None).loc for batch in read])
-                self._adapt_loss(loc, np.concatenate([batch.values for batch in read]))
-        replaced = self.replace(samples)
-        return replaced, replaced
+                read = [Labels.of(y, scores=self.scores) for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
+            loc = np.concatenate([self._latents(labels).loc for labels in read])
+            self._adapt_loss(loc, np.concatenate([labels.values for labels in read]))
+        return self.replace(samples)
 
     def replace(self, samples: Samples) -> Samples:
         """Return samples with training labels; a distance target finds neighbors among its training samples."""
-        if _have_training_labels(samples):
-            return samples
-        x = None if samples.is_stream else samples.columns[0]
-        return samples.with_labels(partial(self._replacement, x=x), self.scores)
+        return samples if _have_training_labels(samples) else samples.with_labels(self._replacement, self.scores)
 
     def _replacement(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
         labels = Labels.of(y, scores=self.scores)
         return self._with_latents(labels, self._latents(labels, x) if self._need_latents else None)
-
-    def _streamed(self, y: Any, x: Any, known: "KnownLatents") -> tuple[dict[str, Any], NDArray[Any] | None]:
-        labels = Labels.of(y, scores=self.scores)
-        return self._with_latents(labels, known.look_up((x, y), labels.values))
 
     def _with_latents(
         self, labels: Labels, latents: LatentGaussian | None
@@ -130,7 +101,7 @@ class TrainingLabels:
             return batch, None
         return batch, (values @ per_class).astype(floatx) if labels.is_soft else per_class[values]
 
-    def _latents(self, labels: Labels, x: Any, fit: bool = False) -> LatentGaussian:
+    def _latents(self, labels: Labels, x: Any = None, fit: bool = False) -> LatentGaussian:
         if labels.latents is not None:
             return labels.latents
         target, n, values = self.target, self.num_classes, labels.values
@@ -158,44 +129,6 @@ class TrainingLabels:
         state = self.workers.from_chief(adapted)
         if not self.workers.is_chief:
             loss.load_state(state)
-
-
-class KnownLatents:
-    """Latents of the training samples of a stream, looked up batch by batch; those of other samples are computed.
-
-    Samples that were augmented anew have their neighbors among the training samples that were read before.
-
-    Parameters
-    ----------
-    target : Target
-        Fitted.
-    columns : tuple
-        Samples [N, ...] and labels of the training samples.
-    latents : LatentGaussian
-        Theirs, N of them.
-    """
-
-    def __init__(self, target: Target, columns: tuple[Any, Any], latents: LatentGaussian) -> None:
-        self._target, self._latents = target, latents
-        self._rows = {key: row for row, key in enumerate(row_keys(columns))}
-        self._transforming = threading.Lock()  # targets keep their latest distances
-
-    def look_up(self, columns: tuple[Any, Any], labels: NDArray[Any]) -> LatentGaussian:
-        """Return the latents of the samples and labels of a batch; ``labels`` are class numbers."""
-        rows = np.array([self._rows.get(key, -1) for key in row_keys(columns)])
-        latents = self._latents[rows]
-        if (unknown := rows < 0).any():
-            if multiprocessing.parent_process() is not None:  # compiled searches do not survive a fork
-                raise ValueError(
-                    "x must repeat its samples with a distance target in a PyDataset of several processes; found new "
-                    "ones, as of an augmentation. Set use_multiprocessing=False, or augment in the backbone"
-                )
-            with self._transforming:
-                new = self._target.transform(
-                    keras.tree.map_structure(lambda x: x[unknown], columns[0]), labels[unknown]
-                )
-            latents.loc[unknown], latents.scale[unknown] = new.loc, new.scale
-        return latents
 
 
 def _have_training_labels(samples: Samples) -> bool:

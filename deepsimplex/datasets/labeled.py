@@ -88,7 +88,7 @@ class Source:
 
 
 def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Class numbers and class names of labels [N]: strings are numbered in sorted order, numbers stay as they are."""
+    """Class numbers and class names of labels [N]: names and whole numbers are numbered in sorted order."""
     if class_names is not None:
         class_names = check_written(class_names, f"class_names of {name}")
     if y.dtype.kind in "US":
@@ -99,16 +99,11 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
         if class_names is not None and sorted(class_names) != labels.tolist():
             raise ValueError(f"class_names of {name} are {list(class_names)}; found the labels {labels.tolist()}")
         return numbers.astype(np.int64), labels.tolist()
+    if class_names is None and y.dtype.kind in "biuf" and y.ndim == 1 and np.isfinite(y).all() and not (y % 1).any():
+        present, numbers = np.unique(y, return_inverse=True)
+        return numbers.astype(np.int64), [str(int(label)) for label in present]
     numbers, _ = check_labels(y, name=f"labels of {name}", hint="Store labels that are names as strings")
-    if class_names is not None:
-        return numbers, list(class_names)
-    present = np.unique(numbers)
-    if not np.array_equal(present, np.arange(len(present))):
-        raise ValueError(
-            f"labels of {name} must be 0..n-1 with no class left out; found {present[:20].tolist()}. "
-            "Renumber them with np.unique(y, return_inverse=True), or store them as strings"
-        )
-    return numbers, [str(k) for k in present]
+    return numbers, list(class_names or map(str, np.unique(numbers)))
 
 
 def check_written(names: Iterable[Any], what: str) -> list[str]:

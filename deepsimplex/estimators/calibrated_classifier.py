@@ -158,8 +158,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array_like, shape [N, d], or None
             Features of samples that were not used in ``fit``. None removes the calibration.
-        y : array_like, shape [N]
-            Labels as named in ``classes_``.
+        y : array_like, shape [N] or [N, n]
+            Labels as named in ``classes_``, or one-hot, in its order.
         method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
             See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
             classifiers that have them. A calibration that is given is copied.
@@ -195,8 +195,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array_like, shape [N, d], or None
             Features of samples that were used neither in ``fit`` nor in ``calibrate``. None removes the sets.
-        y : array_like, shape [N]
-            Labels as named in ``classes_``.
+        y : array_like, shape [N] or [N, n]
+            Labels as named in ``classes_``, or one-hot, in its order.
         coverage : float
             Share of samples whose set contains the true class. Default 0.9.
         method : {"lac", "aps", "raps"}
@@ -237,8 +237,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array_like, shape [N, d], or None
             Features of the training samples. None removes the density.
-        y : array_like, shape [N]
-            Labels as named in ``classes_``.
+        y : array_like, shape [N] or [N, n]
+            Labels as named in ``classes_``, or one-hot, in its order.
         method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"} or FeatureDensity
             Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
 
@@ -272,10 +272,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         if y is None:
             raise ValueError("y must be given beside X: the labels of its rows")
-        numbers = checked_labels(y, self.classes_).values
-        if numbers.ndim == 2:
-            raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
-        return X, numbers, sample_weight
+        return X, checked_labels(y, self.classes_, soft=False).values, sample_weight
 
     def _uncalibrated_outputs(self, X: ArrayLike) -> dict[str, Any]:
         uncalibrated = copy.copy(self)

@@ -73,7 +73,7 @@ def column_ranges(X: Any) -> NDArray[np.float64]:
     return np.stack([np.min(lower, axis=0), np.max(upper, axis=0)])
 
 
-def checked_labels(y: ArrayLike, classes: Any) -> Labels:
+def checked_labels(y: ArrayLike, classes: Any, soft: bool = True) -> Labels:
     """Check hard labels [N] by scikit-learn's rules, or soft labels [N, n], and number the sorted classes.
 
     Parameters
@@ -82,14 +82,17 @@ def checked_labels(y: ArrayLike, classes: Any) -> Labels:
     classes : array_like, shape [n], optional
         All classes, in any order, which is that of the columns of soft labels; None takes those of y (0 to n - 1 for
         soft labels). scikit-learn's scorers take ``classes_`` for sorted.
+    soft : bool
+        Whether soft labels are accepted. Default True; else rows [N, n] must be one-hot.
     """
     y = unmasked(y, "y")
-    soft = y.ndim == 2 and y.shape[1] > 1
-    labels = Labels.of(y if soft else _hard_labels(y), classes=classes)
+    labels = Labels.of(y if y.ndim == 2 and y.shape[1] > 1 else _hard_labels(y), classes=classes, soft=soft)
     order = np.argsort(labels.classes, kind="stable")
     if (order == np.arange(len(order))).all():
         return labels
-    return Labels(labels.classes[order], labels.values[:, order] if soft else np.argsort(order)[labels.values])
+    return Labels(
+        labels.classes[order], labels.values[:, order] if labels.is_soft else np.argsort(order)[labels.values]
+    )
 
 
 def fitted_labels(y: ArrayLike, classes: Any) -> Labels:

@@ -22,6 +22,9 @@ from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.latent import LatentGaussian
 
+# Arguments of ``SimplexClassifier.fit`` that the classifier gives itself.
+_TAKEN = "x", "y", "sample_weight", "epochs", "batch_size"
+
 
 @dataclass(eq=False, repr=False)
 class SimplexNetworkClassifier(LatentClassifier):
@@ -130,6 +133,11 @@ class SimplexNetworkClassifier(LatentClassifier):
                 raise TypeError(f"optimizer must be a Keras optimizer, its name or a dict; found {given!r}")
             if not isinstance(self.fit_options, dict | None):
                 raise TypeError(f"fit_options must be a dict of arguments of fit; found {self.fit_options!r}")
+            if taken := [name for name in self.fit_options or {} if name in _TAKEN]:
+                raise ValueError(
+                    f"fit_options must not hold {', '.join(taken)}: samples, labels and weights are arguments of fit, "
+                    "epochs and batch_size of the classifier"
+                )
             optimizer: Any = keras.optimizers.get(copy.deepcopy(given) if isinstance(given, dict) else given)
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}

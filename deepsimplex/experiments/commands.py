@@ -22,6 +22,7 @@ from deepsimplex.experiments.run_results import write_results
 from deepsimplex.experiments.training_run import (
     Split,
     build_classifier,
+    check_coverage,
     fit,
     fit_after_training,
     load_split,
@@ -144,6 +145,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
             return RunFolder(Path(path))
         keras.utils.set_random_seed(config.seed)
         split = load_split(config)
+        check_coverage(config, split)
         log(
             f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
             f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
@@ -315,5 +317,5 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     folder.change_config(export=config.export)
     if missing.pop("export", None):
         folder.write_json(folder.metrics, {**folder.read_metrics(), "missing": missing})
-    printer(verbose)(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
+    printer(verbose)(f"SavedModel for {config.export.input_dtype or 'float32'} images in {folder.served}")
     return folder

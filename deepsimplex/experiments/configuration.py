@@ -158,9 +158,9 @@ class DistancesConfig(_Section):
 
 
 class ExportConfig(_Section):
-    """Input dtype of the SavedModel."""
+    """Input dtype of the SavedModel; None is that of the samples, floats in single precision."""
 
-    input_dtype: Annotated[Literal["float32", "uint8"], _if_empty(INPUT_DTYPE)] = INPUT_DTYPE
+    input_dtype: Literal["float32", "float64", "uint8"] | None = INPUT_DTYPE
 
 
 class RunConfig(_Section):

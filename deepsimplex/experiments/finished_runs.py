@@ -182,6 +182,8 @@ def _finished(path: Path) -> RunFolder:
             )
         folder = finished[-1]
     if not folder.test_predictions.is_file():
+        if why := folder.read_missing().get("evaluation"):
+            raise ValueError(f"run {folder.path} has no predictions: {why}")
         trained = [run for run in RunFolder.below(folder.path.parent) if run.model.is_file()]
         newest = trained[-1].path if trained else folder.path
         raise ValueError(

@@ -28,19 +28,17 @@ def write_results(
     ``missing`` says what the run lacks and why. It is written with the metrics, and a warning is issued.
     """
     probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
-    sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
-    report = evaluation.report(split.y_test, probabilities, sets=sets)
-    if model.density is not None:
-        unfamiliar = model.familiarity(split.x_test, batch_size=BATCH) < UNFAMILIAR
-        figures["unfamiliar_share"] = float(unfamiliar.mean())
     figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
-    with recording_failure(missing, "figures"):
-        _draw(split, probabilities, folder)
-    save_test_predictions(model, split, probabilities, folder)
+    if diverged := int((~np.isfinite(probabilities)).any(axis=1).sum()):
+        missing["evaluation"] = (
+            f"training has diverged: class probabilities of {diverged} of {len(probabilities)} test samples are NaN or "
+            "infinite. Train anew with a smaller learning rate"
+        )
+    else:
+        figures |= _evaluate(model, split, probabilities, folder, log, missing)
     earlier = {name: value for name, value in folder.read_metrics().items() if name == "training_seconds"}
-    metrics = {**earlier, **report.as_dict(), "test_samples": len(split.x_test), **figures}
+    metrics = {**earlier, **figures, "test_samples": len(split.x_test)}
     folder.write_json(folder.metrics, {**metrics, "missing": missing} if missing else metrics)
-    log(str(report))
     for what, path in {
         "model": folder.model,
         "SavedModel": folder.served,
@@ -55,10 +53,34 @@ def write_results(
         log(f"{'missing':>20}  {name}: {why}")
     if missing:
         listed = "; ".join(f"{name} ({why})" for name, why in missing.items())
-        warn_caller(
-            f"run {folder.path} lacks {listed}. 'deepsimplex train --resume' makes it without training, with another "
-            "calibration or export too"
+        advice = (
+            ""
+            if diverged
+            else ". 'deepsimplex train --resume' makes it without training, with another calibration or export too"
         )
+        warn_caller(f"run {folder.path} lacks {listed}{advice}")
+
+
+def _evaluate(
+    model: SimplexClassifier,
+    split: Split,
+    probabilities: np.ndarray,
+    folder: RunFolder,
+    log: Callable[[str], None],
+    missing: dict[str, str],
+) -> dict[str, Any]:
+    """Return and log the scores of test samples, and write pictures and predictions."""
+    sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
+    report = evaluation.report(split.y_test, probabilities, sets=sets)
+    scores = report.as_dict()
+    if model.density is not None:
+        unfamiliar = model.familiarity(split.x_test, batch_size=BATCH) < UNFAMILIAR
+        scores["unfamiliar_share"] = float(unfamiliar.mean())
+    with recording_failure(missing, "figures"):
+        _draw(split, probabilities, folder)
+    save_test_predictions(model, split, probabilities, folder)
+    log(str(report))
+    return scores
 
 
 def save_test_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from deepsimplex import datasets
 from deepsimplex.backbones import backbone
+from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.experiments.backup import Backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
@@ -154,11 +155,8 @@ def fit_after_training(
     """
     fitted = [model.prediction_sets, model.calibration, model.density]
     model.conformalize(None).calibrate(None).fit_density(None)  # in this order, none removes another with a warning
-    held_out = for_sets = split.x_validation, split.y_validation
-    if config.calibration.method is not None and config.calibration.coverage is not None:
-        # Sets fitted to the samples of the calibration would be too small. Half of each class for either.
-        order = np.argsort(split.y_validation, kind="stable")
-        held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (order[::2], order[1::2]))
+    for_calibration, for_sets = _held_out(config, split)
+    held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (for_calibration, for_sets))
     options: dict[str, Any] = {"batch_size": BATCH}
     sets = config.calibration.sets
     steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
@@ -181,6 +179,28 @@ def fit_after_training(
     if model.prediction_sets is not None:
         log(f"sets of classes from {len(for_sets[0])} validation samples: {model.prediction_sets!r}")
     return missing
+
+
+def _held_out(config: RunConfig, split: Split) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the validation samples for a calibration and for sets: half of each class for either.
+
+    Sets fitted to the samples of the calibration would be too small. Without one of the two the other has all.
+    """
+    if config.calibration.method is None or config.calibration.coverage is None:
+        return np.arange(len(split.y_validation)), np.arange(len(split.y_validation))
+    order = np.argsort(split.y_validation, kind="stable")
+    return order[::2], order[1::2]
+
+
+def check_coverage(config: RunConfig, split: Split) -> None:
+    """Raise ConfigurationError, before training, if there are too few validation samples for the coverage of sets."""
+    coverage, (_, for_sets) = config.calibration.coverage, _held_out(config, split)
+    if coverage is not None and len(for_sets) < (least := least_samples(coverage)):
+        beside = "" if config.calibration.method is None else " beside those of calibration.method"
+        raise ConfigurationError(
+            f"calibration.coverage {coverage:g} needs at least {least} validation samples{beside}; found "
+            f"{len(for_sets)}. Raise data.validation_fraction, or lower the coverage"
+        )
 
 
 def not_fitted(model: SimplexClassifier, config: RunConfig) -> list[str]:

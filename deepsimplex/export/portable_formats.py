@@ -122,6 +122,9 @@ def _write_litert(
             "representative_dataset must not be given: head and readout would be computed in integers of 8 bits, with "
             "wrong probabilities. optimizations alone stores the weights in 8 bits"
         )
+    chosen = options.get("optimizations", [])
+    if not isinstance(chosen, list | tuple | set) or not all(isinstance(one, tf.lite.Optimize) for one in chosen):
+        raise TypeError(f"optimizations must be a list, such as [tf.lite.Optimize.DEFAULT]; found {chosen!r}")
     try:
         model.export(path, format="litert", input_signature=[signature], verbose=verbose, target_spec=target, **options)
     except (OSError, TypeError, ValueError):

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import hashlib
 import itertools
 import math
 import weakref
@@ -15,27 +14,54 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices, rows_at_once
-from deepsimplex._utils.validation import check_array, check_finite_rows, check_sample_weight, unmasked
-from deepsimplex.latent import LatentGaussian
+from deepsimplex._utils.batching import num_rows, parts, row_slices
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.samples.class_labels import Labels
+from deepsimplex.samples.columns import (
+    Columns,
+    as_tensor,
+    batch_columns,
+    block_rows,
+    checked_columns,
+    checked_finite,
+    columns_of,
+    has_memmap,
+    row_keys,
+    row_reader,
+    spec,
+)
+from deepsimplex.samples.py_datasets import ConvertedPyDataset, HeldBatches
 from deepsimplex.samples.reservoir import Draw, Reservoir, can_join, joined, smallest_keys, take
 
-Columns = tuple[Any, ...]
-# From labels, or labels and samples, to what replaces the labels, and to factors [N] of the sample weights, or None.
+# From labels, and samples if these are arrays, to what replaces the labels, and to factors [N] of the weights, or None.
 ReplaceLabels = Callable[..., tuple[Any, NDArray[Any] | None]]
-# Order of an epoch: from a number of rows (or batches) to their permutation.
-Order = Callable[[int], NDArray[np.int64]]
-# Divides a data set among workers.
+# Order of an epoch: from a number of rows (or batches, and the number of the pass) to their permutation.
+Order = Callable[..., NDArray[np.int64]]
+# Divides row numbers among workers.
 Divide = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 # AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
 not_converted = tf.autograph.experimental.do_not_convert
 
-# Most bytes of a stream that are read ahead, after the first epoch, in search of a batch that repeats earlier samples.
-_READ_AHEAD = 2**30
 
-NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repair such samples"
+def is_stream(x: Any) -> bool:
+    """Return whether ``x`` yields batches: a tf.data.Dataset, a PyDataset or a generator.
+
+    Examples
+    --------
+    >>> is_stream(np.zeros((3, 2))), is_stream(iter([np.zeros((3, 2))]))
+    (False, True)
+    """
+    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
+
+
+def check_not_given_with_stream(**arguments: Any) -> None:
+    """Raise ValueError for arguments that must not be given with a stream, whose batches hold them."""
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
+        )
 
 
 class Samples(ABC):
@@ -80,6 +106,7 @@ class Samples(ABC):
         sample_weight: Any = None,
         *,
         labeled: bool = False,
+        arrays: bool = False,
         name: str = "x",
         precision: str | None = None,
     ) -> "Samples":
@@ -94,6 +121,8 @@ class Samples(ABC):
         sample_weight : array, shape [N], optional
         labeled : bool
             Whether labels are required. Default False.
+        arrays : bool
+            Whether streams are rejected. Default False.
         name : str
             Name of the argument x in errors.
         precision : {"float32", "float64"}, optional
@@ -106,22 +135,26 @@ class Samples(ABC):
             numbers of samples, labels and weights, and for labels beside a stream, whose batches hold them.
         """
         if is_stream(x):
+            if arrays:
+                raise ValueError(f"{name} must be an array, or a structure of arrays; found {type(x).__name__}")
             check_not_given_with_stream(y=y, sample_weight=sample_weight)
-            stream: Stream
-            if isinstance(x, tf.data.Dataset):
-                stream = DatasetStream(x, name)
-            elif isinstance(x, keras.utils.PyDataset):
-                stream = PyDatasetStream(x, name)
-            else:
-                stream = GeneratorStream(x, name)
+            is_py_dataset = isinstance(x, keras.utils.PyDataset)
+            other: type[Stream] = PyDatasetStream if is_py_dataset else GeneratorStream
+            stream = (DatasetStream if isinstance(x, tf.data.Dataset) else other)(x, name)
             if labeled:
                 stream.check_labeled()
             return stream
         if labeled and y is None:
             raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-        samples = ArraySamples(*_checked_columns(x, y, sample_weight, name, precision))
+        samples = ArraySamples(*checked_columns(x, y, sample_weight, name, precision))
         samples.precision = precision
         return samples
+
+    @staticmethod
+    def labeled(data: Any, precision: str | None = None) -> "Samples":
+        """Check labeled samples in one argument: (x, y) or (x, y, sample_weight), or a stream of batches."""
+        columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
+        return Samples.of(*columns, labeled=True, precision=precision)
 
     @property
     @abstractmethod
@@ -133,10 +166,20 @@ class Samples(ABC):
         """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
 
     @abstractmethod
-    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
-        """Return the samples as arrays, and the size of the batches of a stream.
+    def in_memory(
+        self, batch_size: int | None = None, steps: int | None = None, *, repeated: bool = False
+    ) -> tuple["ArraySamples", int | None, int | None]:
+        """Return the samples as arrays, with the batch size and the number of steps of an epoch for Keras.
 
-        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        Parameters
+        ----------
+        batch_size : int, optional
+            That of arrays; a stream has its own.
+        steps : int, optional
+            Number of batches of a stream that are read. Default None: all.
+        repeated : bool
+            Whether the samples stand for every epoch of a training: then all of a stream is read, and once more, since
+            it must yield the same samples again; ``steps`` is that of the epochs. Default False.
         """
 
     @abstractmethod
@@ -144,14 +187,6 @@ class Samples(ABC):
         """Read all samples, labels and weights (None if not given), once and in order.
 
         Samples of a stream are a PyDataset of its batches if their shapes differ, else arrays.
-        """
-
-    @abstractmethod
-    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
-        """Return the samples of a training as arrays, and the size of the batches of a stream.
-
-        Of a stream without ``steps`` these are the batches of one epoch. Else batches are read, at most all of
-        ``epochs`` epochs of ``steps`` batches, until one holds only samples that were read before, with their labels.
         """
 
     # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
@@ -173,7 +208,7 @@ class Samples(ABC):
 
     def blocks(self, most: int | None = None) -> Iterator[Columns]:
         """Read all rows once, in order, at most ``most`` at a time. Default: 8 MiB of samples in double precision."""
-        return self._blocks(_rows_at_once(self.spec[0]) if most is None else most)
+        return self._blocks(block_rows(self.spec[0]) if most is None else most)
 
     @abstractmethod
     def _blocks(self, most: int) -> Iterator[Columns]:
@@ -192,7 +227,7 @@ class Samples(ABC):
         """Number of minibatches of an epoch."""
 
     @abstractmethod
-    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
+    def draw(self, k: int | None, seed: int | np.random.Generator) -> Draw:
         """Draw rows at random without replacement, the same from arrays and from a stream of the same rows.
 
         Parameters
@@ -200,8 +235,6 @@ class Samples(ABC):
         k : int or None
             Number of rows; all if there are no more, or for None.
         seed : int or numpy.random.Generator
-        by_class : bool
-            Whether k rows of every class are drawn; the labels are then class numbers. Default False.
         """
 
     # For Keras: all rows, not mapped
@@ -215,27 +248,20 @@ class Samples(ABC):
         """Cut a share of the rows of arrays off the end, as Keras does: (training, validation); streams raise."""
 
     @abstractmethod
-    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+    def read_ahead(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         """Read an epoch in order; a stream still yields every batch afterwards."""
 
     @abstractmethod
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None) -> "Samples":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
         """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
 
-        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``. With an
-        ``example`` (samples, labels) of a stream, the function is called with labels and samples.
+        Of arrays the function gets the samples too. ``scores`` are those of the target, for the labels that a data set
+        may hold: see ``Labels.example``.
         """
 
-    def held_batches(self, size: int) -> Iterable[Any] | None:
+    def held_batches(self, batch_size: int | None) -> Iterable[Any] | None:
         """Return batches of the samples, as tensors, if they are held in memory; else None."""
         return None
-
-    def epochs_per_pass(self, steps: int | None) -> int:
-        """Number of epochs of ``steps`` batches that a pass over all batches takes, if Keras would not go on by itself.
-
-        By default 1: arrays and data sets are read on where the last epoch ended.
-        """
-        return 1
 
     @abstractmethod
     def for_keras(
@@ -243,8 +269,7 @@ class Samples(ABC):
         batch_size: int | None = None,
         order: Order | None = None,
         divide: Divide | None = None,
-        *,
-        repeated: bool = False,
+        steps: int | None = None,
     ) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
@@ -256,12 +281,14 @@ class Samples(ABC):
             Number of rows of arrays in a batch. Default 32.
         order : callable, optional
             Method of an object, which is referenced weakly, called with a number of rows as an epoch begins. For a
-            PyDataset it is called with the number of batches and that of the pass, by every worker: equal calls in an
-            epoch must give equal orders. Default None: rows in order. Data sets and generators have their own.
+            PyDataset it is called with the number of batches and, if passes end elsewhere than epochs, that of the
+            pass, by every worker: equal calls in an epoch must give equal orders. Default None: rows in order. Data
+            sets and generators have their own.
         divide : callable, optional
-            Divides the row numbers of arrays, or the batches of a data set, among workers.
-        repeated : bool
-            Whether a PyDataset is read on after its last batch, for epochs that end elsewhere. Default False.
+            Divides the row numbers of arrays among workers. Those of a data set divide its batches, so that an epoch
+            equals that of one process; every worker reads all of it, unless the workers divide its files.
+        steps : int, optional
+            Number of batches of an epoch. Default None: all.
         """
 
 
@@ -288,7 +315,7 @@ class ArraySamples(Samples):
 
     @property
     def spec(self) -> Columns:
-        return keras.tree.map_structure(_spec, self.columns)
+        return keras.tree.map_structure(spec, self.columns)
 
     def part(self, rows: NDArray[np.int64] | slice) -> Self:
         """Return some of the rows, by their positions among those used, in order."""
@@ -321,49 +348,42 @@ class ArraySamples(Samples):
     def num_batches(self, size: int) -> int:
         return self.num_rows // size
 
-    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        keys = np.random.default_rng(seed).random(self.num_rows)
-        labels = take(self.columns[1], slice(None) if self._used is None else self._used) if by_class else None
-        rows = smallest_keys(keys, 0, labels, k or 0) if by_class else smallest_keys(keys, k)
+    def draw(self, k: int | None, seed: int | np.random.Generator) -> Draw:
+        rows = smallest_keys(np.random.default_rng(seed).random(self.num_rows), k)
         return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
 
-    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
-        return self, None
+    def _read(self, rows: Any) -> Columns:
+        columns = take(self.columns, rows if self._used is None else self._used[rows])
+        return columns if self._function is None else self._function(*columns)
+
+    def first(self) -> Columns:
+        return self.columns
+
+    def in_memory(
+        self, batch_size: int | None = None, steps: int | None = None, *, repeated: bool = False
+    ) -> tuple["ArraySamples", int | None, int | None]:
+        return self, batch_size, steps
 
     def read_all(self) -> tuple[Any, Any, Any]:
         x, y, weight = (*self.columns, None, None)[:3]
         return x, y, weight
 
-    def collected(self, steps: int | None, epochs: int) -> tuple["ArraySamples", int | None]:
-        return self, None
+    def read_ahead(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
+        return iter([self.columns])
 
     def checked(self, check: Callable[[Any], None]) -> "ArraySamples":
         check(self.columns[0])
         return self
 
-    def first(self) -> Columns:
-        return self.columns
-
-    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
-        return iter([self.columns])
-
-    def with_labels(
-        self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
-    ) -> "ArraySamples":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "ArraySamples":
         x, y, *weight = self._all_columns()
-        replaced = ArraySamples(x, *_replaced(function, y, *weight))
+        replaced = ArraySamples(x, *_replaced(function(y, x), *weight))
         replaced.precision = self.precision
         return replaced
 
-    def for_keras(
-        self,
-        batch_size: int | None = None,
-        order: Order | None = None,
-        divide: Divide | None = None,
-        *,
-        repeated: bool = False,
-    ) -> tf.data.Dataset:
-        size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
+    def for_keras(self, batch_size: Any = None, order: Any = None, divide: Any = None, steps: Any = None) -> Any:
+        size = 32 if batch_size is None else check_whole(batch_size, "batch_size", 1)
+        rows, columns = self.num_rows, self._all_columns()
         if order is None and divide is None and not has_memmap(columns):  # no function is traced
             x, *others = columns
             tensors = (self._tensors(x), *keras.tree.map_structure(as_tensor, others))
@@ -380,8 +400,8 @@ class ArraySamples(Samples):
         batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
         batches = batches if divide is None else divide(batches)
         x, *others = columns
-        x = keras.tree.map_structure(functools.partial(_row_reader, precision=self.precision), x)
-        readers = (x, *keras.tree.map_structure(_row_reader, others))
+        x = keras.tree.map_structure(functools.partial(row_reader, precision=self.precision), x)
+        readers = (x, *keras.tree.map_structure(row_reader, others))
 
         @not_converted
         def gather(rows: tf.Tensor) -> Columns:
@@ -389,21 +409,17 @@ class ArraySamples(Samples):
 
         return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
-    def held_batches(self, size: int) -> Iterable[Any] | None:
-        x = self.columns[0]
-        return None if has_memmap(x) else (self._tensors(take(x, rows)) for rows in row_slices(self.num_rows, size))
+    def held_batches(self, batch_size: int | None) -> Iterable[Any] | None:
+        x, size = self.columns[0], 32 if batch_size is None else check_whole(batch_size, "batch_size", 1)
+        return None if has_memmap(x) else (self._tensors(x, rows) for rows in row_slices(self.num_rows, size))
 
-    def _tensors(self, x: Any) -> Any:
-        return keras.tree.map_structure(lambda leaf: as_tensor(leaf, self.precision), x)
+    def _tensors(self, x: Any, rows: slice = slice(None)) -> Any:
+        return keras.tree.map_structure(lambda leaf: as_tensor(leaf[rows], self.precision), x)
 
     def _all_columns(self) -> Columns:
         if self._used is not None or self._function is not None:
             raise ValueError("batches for Keras have all rows as they are: give it samples without map and used")
         return self.columns
-
-    def _read(self, rows: Any) -> Columns:
-        columns = take(self.columns, rows if self._used is None else self._used[rows])
-        return columns if self._function is None else self._function(*columns)
 
 
 class Stream(Samples):
@@ -429,31 +445,36 @@ class Stream(Samples):
 
     @functools.cached_property
     def spec(self) -> Columns:
-        return keras.tree.map_structure(_spec, self.first())
+        return keras.tree.map_structure(spec, self.first())
 
     def check_labeled(self) -> None:
         """Raise ValueError unless batches hold samples and labels."""
         if len(self.spec) < 2:
             raise ValueError(f"a {self._kind} must yield (x, label) or (x, latent), with or without weights; found x")
 
+    def split(self, share: float) -> tuple["Samples", "Samples"]:
+        raise ValueError("validation_split must not be given beside batches: give validation_data")
+
+    # Reads
+
     @abstractmethod
     def _batches(self, steps: int | None) -> Iterator[Any]:
         """Read the batches as they are, at most ``steps`` of them."""
 
-    def read(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+    def read(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         """Read the batches of an epoch as arrays: ``steps`` of them, or all. The argument is named in errors."""
         if not self.is_finite and steps is None:
             raise ValueError(
                 f"{self._name} must be a finite stream where all of it is read, for the neighbors of a distance "
-                "target, the scale of compositions or a calibration: pass it without repeat(), or give "
-                f"{argument}"
+                "target, the scale of compositions or a calibration: pass it without repeat()"
+                f"{f', or give {argument}' if argument else ''}"
             )
         rows = number = 0
         batches = itertools.islice(self._batches(steps), steps)
         for batch_number in itertools.count():
             try:
                 batch = next(batches)
-                columns = _as_arrays(batch if self._convert is None else self._convert(batch))
+                columns = batch_columns(batch if self._convert is None else self._convert(batch))
                 if self._function is not None:
                     columns = self._function(*columns)
             except StopIteration:
@@ -476,86 +497,12 @@ class Stream(Samples):
                 )
             self.num_rows, self._num_batches = rows, number
 
-    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple[ArraySamples, int | None]:
-        batches = self._all_batches(steps, argument)
-        x, y, weight = (_joined_column(batches, column) for column in range(3))
-        return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
-
-    def read_all(self) -> tuple[Any, Any, Any]:
-        batches = self._all_batches()
-        if all(can_join(batch[0], batches[0][0]) for batch in batches):
-            x, y, weight = (_joined_column(batches, column) for column in range(3))
-            x, y, weight = (*_checked_columns(x, y, weight, self._name), None, None)[:3]
-            return x, y, weight
-        padded = [(*batch, None, None)[:3] for batch in batches]
-        checked = [_checked_columns(x, y, weight, self._name) for x, y, weight in padded]
-        return HeldBatches([batch[0] for batch in checked]), *(_joined_column(checked, column) for column in (1, 2))
-
-    def _all_batches(self, steps: int | None = None, argument: str = "steps") -> list[Columns]:
-        batches = [*self.read(steps, argument)]
-        if not batches:
-            raise ValueError(f"{self._name} must yield samples; found an empty stream")
-        return batches
-
-    def collected(self, steps: int | None, epochs: int) -> tuple[ArraySamples, int | None]:
-        if steps is None:
-            return self.in_memory(None, "steps_per_epoch")
-        known: set[bytes] = set()
-        batches: list[Columns] = []
-        size = read = 0
-        for number, batch in enumerate(self.read_ahead(steps * max(epochs, 1), "steps_per_epoch")):
-            keys = {key: row for row, key in reversed([*enumerate(row_keys(batch[:2]))]) if key not in known}
-            if not keys:
-                break
-            known.update(keys)
-            size = size or num_rows(batch)
-            batches.append(take(batch, np.array([*keys.values()])[::-1]))
-            read += sum(leaf.nbytes for leaf in keras.tree.flatten(batches[-1]))
-            if number >= steps and read > _READ_AHEAD:
-                raise ValueError(
-                    f"{self._name} must repeat its samples, whose neighbors a distance target finds; found new ones in "
-                    f"each of {number + 1} batches, {read / 2**30:.1f} GiB. Pass a finite stream, without repeat(), "
-                    "augment in the backbone by layers of Keras, or train with a target made from labels alone, such "
-                    "as 'vertices'"
-                )
-        if not batches:
-            raise ValueError(f"{self._name} must yield samples; found an empty stream")
-        x, y, weight = (_joined_column(batches, column) for column in range(3))
-        return ArraySamples(*_checked_columns(x, y, weight, self._name)), size
-
-    def checked(self, check: Callable[[Any], None]) -> "Stream":
-        def convert(batch: Any) -> Any:
-            x, *_ = _checked_columns(_columns(batch)[0], None, None, self._name)
-            check(x)
-            return batch
-
-        return self._converted(convert)
-
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None) -> "Stream":
-        def convert(batch: Any) -> Any:
-            x, y, weight = (*_columns(batch), None, None)[:3]
-            if y is None:
-                raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-            x, *labels = _checked_columns(x, y, weight, self._name)
-            replace = function if example is None else functools.partial(function, x=x)
-            return (x, *_replaced(replace, *labels))
-
-        return self._converted(convert)
-
-    def split(self, share: float) -> tuple["Samples", "Samples"]:
-        raise ValueError("validation_split must not be given beside batches: give validation_data")
-
-    def _converted(self, convert: Callable[[Any], Any]) -> Self:
-        converted = copy.copy(self)
-        converted._convert, converted.num_rows = convert, None
-        return converted
-
-    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+    def read_ahead(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         return self.read(steps, argument)
 
     def blocks(self, most: int | None = None) -> Iterator[Columns]:
         if most is None and any(None in leaf.shape[1:] for leaf in keras.tree.flatten(self.spec[0])):
-            most = _rows_at_once(self.first()[0])
+            most = block_rows(self.first()[0])
         return super().blocks(most)
 
     def _blocks(self, most: int) -> Iterator[Columns]:
@@ -578,11 +525,80 @@ class Stream(Samples):
     def num_batches(self, size: int) -> int:
         return self._num_batches
 
-    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
-        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+    def draw(self, k: int | None, seed: int | np.random.Generator) -> Draw:
+        reservoir = Reservoir(k, seed)
         for columns in self.read():
-            reservoir.add(columns, columns[1] if by_class else None)
+            reservoir.add(columns)
         return reservoir.drawn()
+
+    # Into memory
+
+    def in_memory(
+        self, batch_size: int | None = None, steps: int | None = None, *, repeated: bool = False
+    ) -> tuple[ArraySamples, int | None, int | None]:
+        if repeated and (not self.is_finite or (steps is not None and not self.is_repeatable)):
+            raise ValueError(
+                f"{self._name} must be a finite stream, all of which a distance target reads before training: pass it "
+                f"without repeat(), or a generator without steps_per_epoch. {_LABELS_ALONE}"
+            )
+        batches = self._all_batches(None if repeated else steps, "steps")
+        samples = self._arrays(batches)
+        if repeated and self.is_repeatable:
+            passes = (batches, self._next_epoch())
+            first, again = (sorted(key for batch in read for key in row_keys(batch)) for read in passes)
+            if first != again:
+                raise ValueError(
+                    f"{self._name} must yield the same samples whenever it is read, among which a distance target "
+                    "finds neighbors; found others in a second pass, as of an augmentation, or of drop_remainder after "
+                    f"shuffle. Augment in the backbone, by layers of Keras. {_LABELS_ALONE}"
+                )
+        return samples, num_rows(batches[0]), steps if repeated else None
+
+    def _next_epoch(self) -> Iterator[Columns]:
+        return self.read()
+
+    def read_all(self) -> tuple[Any, Any, Any]:
+        batches = self._all_batches()
+        if all(can_join(batch[0], batches[0][0]) for batch in batches):
+            return self._arrays(batches).read_all()
+        samples, *others = zip(*(self._arrays([batch]).read_all() for batch in batches), strict=True)
+        y, weight = (None if parts[0] is None else joined([*parts]) for parts in others)
+        return HeldBatches([*samples]), y, weight
+
+    def _all_batches(self, steps: int | None = None, argument: str | None = None) -> list[Columns]:
+        batches = [*self.read(steps, argument)]
+        if not batches:
+            raise ValueError(f"{self._name} must yield samples; found an empty stream")
+        return batches
+
+    def _arrays(self, batches: list[Columns]) -> ArraySamples:
+        x, y, weight = (*map(joined, map(list, zip(*batches, strict=True))), None, None)[:3]
+        return ArraySamples(*checked_columns(x, y, weight, self._name))
+
+    # For Keras
+
+    def checked(self, check: Callable[[Any], None]) -> "Stream":
+        def convert(batch: Any) -> Any:
+            x, *_ = checked_columns(columns_of(batch)[0], None, None, self._name)
+            check(x)
+            return batch
+
+        return self._converted(convert)
+
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Stream":
+        def convert(batch: Any) -> Any:
+            x, y, weight = (*columns_of(batch), None, None)[:3]
+            if y is None:
+                raise ValueError("y must be given beside arrays: labels, soft labels or latents")
+            x, labels, *weights = checked_columns(x, y, weight, self._name)
+            return (x, *_replaced(function(labels), *weights))
+
+        return self._converted(convert)
+
+    def _converted(self, convert: Callable[[Any], Any]) -> Self:
+        converted = copy.copy(self)
+        converted._convert, converted.num_rows = convert, None
+        return converted
 
 
 class DatasetStream(Stream):
@@ -593,11 +609,12 @@ class DatasetStream(Stream):
     def __init__(self, source: tf.data.Dataset, name: str = "x") -> None:
         super().__init__(source, name)
         self.is_finite = source.cardinality() != tf.data.INFINITE_CARDINALITY
-        self.divides_files = divides_files(source)
+        policy = tf.data.experimental.AutoShardPolicy
+        self.divides_files = source.options().experimental_distribute.auto_shard_policy == policy.FILE
 
     @functools.cached_property
     def spec(self) -> Columns:
-        return _columns(self.source.element_spec)
+        return columns_of(self.source.element_spec)
 
     def check_labeled(self) -> None:
         spec = self.source.element_spec
@@ -607,7 +624,7 @@ class DatasetStream(Stream):
             raise ValueError(f"a tf.data.Dataset must be batched and have tensors of known rank; found {spec}")
 
     def first(self) -> Columns:
-        return _columns(next(iter(self.source)))
+        return columns_of(next(iter(self.source)))
 
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return iter(self.source)
@@ -619,36 +636,30 @@ class DatasetStream(Stream):
         @not_converted
         def element(*columns: Any) -> Any:
             x, *others = columns
-            x = keras.tree.map_structure(_checked_finite, x)
+            x = keras.tree.map_structure(checked_finite, x)
             return (x, *others) if is_tuple else x
 
         return self._mapped(element)
 
-    def with_labels(
-        self, function: ReplaceLabels, scores: NDArray[Any], example: Columns | None = None
-    ) -> "DatasetStream":
-        x, y = (None, Labels.example(self.spec[1], scores)) if example is None else example
-        labels, factors = function(y) if example is None else function(y, x=x)
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "DatasetStream":
+        labels, factors = function(Labels.example(self.spec[1], scores))
         names, parts = list(labels), [*labels.values(), *([] if factors is None else [factors])]
-        dtypes = [tf.as_dtype(part.dtype) for part in parts]
 
         @not_converted
         def element(x: Any, y: Any, weight: Any = None) -> Columns:
-            given = {"y": y} if example is None else {"y": y, "x": x}
-
             def in_numpy(*leaves: NDArray[Any]) -> list[NDArray[Any]]:
-                columns = keras.tree.pack_sequence_as(given, leaves)
-                labels, factors = function(columns.pop("y"), **columns)
+                labels, factors = function(keras.tree.pack_sequence_as(y, leaves))
                 return [*(labels[name] for name in names), *([] if factors is None else [factors])]
 
-            leaves = keras.tree.flatten(given)
+            leaves = keras.tree.flatten(y)
+            dtypes = [tf.as_dtype(part.dtype) for part in parts]
             values = tf.numpy_function(in_numpy, leaves, dtypes, stateful=False)
             for value, part in zip(values, parts, strict=True):
                 value.set_shape([*leaves[0].shape[:1], *part.shape[1:]])
             labels = dict(zip(names, values, strict=False))
             if factors is not None:
                 weight = values[-1] if weight is None else values[-1] * tf.cast(weight, values[-1].dtype)
-            x = keras.tree.map_structure(_checked_finite, x)
+            x = keras.tree.map_structure(checked_finite, x)
             return (x, labels) if weight is None else (x, labels, weight)
 
         return self._mapped(element)
@@ -657,15 +668,11 @@ class DatasetStream(Stream):
         mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return DatasetStream(mapped, self._name)
 
-    def for_keras(
-        self,
-        batch_size: int | None = None,
-        order: Order | None = None,
-        divide: Divide | None = None,
-        *,
-        repeated: bool = False,
-    ) -> tf.data.Dataset:
-        return self.source if divide is None else divide(self.source)
+    def for_keras(self, batch_size: Any = None, order: Any = None, divide: Any = None, steps: Any = None) -> Any:
+        options = tf.data.Options()
+        if not self.divides_files:
+            options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        return self.source.with_options(options)
 
 
 class PyDatasetStream(Stream):
@@ -678,85 +685,26 @@ class PyDatasetStream(Stream):
         self.is_finite = source.num_batches is not None
 
     def first(self) -> Columns:
-        return _as_arrays(self.source[0])
+        return batch_columns(self.source[0])
 
-    def held_batches(self, size: int) -> Iterable[Any] | None:
+    def held_batches(self, batch_size: int | None) -> Iterable[Any] | None:
         batches = self.source.batches if isinstance(self.source, HeldBatches) else None
         return batches and (keras.tree.map_structure(as_tensor, batch) for batch in batches)
 
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
-    def for_keras(
-        self,
-        batch_size: int | None = None,
-        order: Order | None = None,
-        divide: Divide | None = None,
-        *,
-        repeated: bool = False,
-    ) -> keras.utils.PyDataset:
+    def _next_epoch(self) -> Iterator[Columns]:
+        self.source.on_epoch_end()
+        self.source.on_epoch_begin()
+        return self.read()
+
+    def for_keras(self, batch_size: Any = None, order: Any = None, divide: Any = None, steps: Any = None) -> Any:
         if self._convert is None:
             return self.source
-        return ConvertedPyDataset(self.source, self._convert, order, repeated)
-
-    def epochs_per_pass(self, steps: int | None) -> int:
         batches = self.source.num_batches
-        return -(-batches // steps) if batches and steps else 1
-
-
-class ConvertedPyDataset(keras.utils.PyDataset):
-    """A PyDataset with a function applied to its batches, in an order of every epoch, or of every pass if repeated.
-
-    Nothing is drawn as an epoch begins: Keras' workers have started then, and those in processes see no change.
-    """
-
-    def __init__(
-        self,
-        dataset: keras.utils.PyDataset,
-        convert: Callable[[Any], Any],
-        order: Callable[..., NDArray[np.int64]] | None = None,
-        repeated: bool = False,
-    ) -> None:
-        super().__init__(
-            workers=dataset.workers,
-            use_multiprocessing=dataset.use_multiprocessing,
-            max_queue_size=dataset.max_queue_size,
-        )
-        self.dataset, self.convert, self.order, self.repeated = dataset, convert, order, repeated
-
-    @property
-    def num_batches(self) -> int | None:
-        """Number of batches of an epoch, None for an endless data set."""
-        return None if self.repeated else self.dataset.num_batches
-
-    def __getitem__(self, index: int) -> Any:
-        batches = self.dataset.num_batches
-        if batches is not None:
-            number, index = divmod(index, batches)
-            index = index if self.order is None else int(self.order(batches, number)[index])
-        return self.convert(self.dataset[index])
-
-    def on_epoch_begin(self) -> None:
-        """Call the data set's own ``on_epoch_begin``."""
-        self.dataset.on_epoch_begin()
-
-    def on_epoch_end(self) -> None:
-        """Call the data set's own ``on_epoch_end``."""
-        self.dataset.on_epoch_end()
-
-
-class HeldBatches(keras.utils.PyDataset):
-    """A PyDataset of batches that are held in memory."""
-
-    def __init__(self, batches: list[Any]) -> None:
-        super().__init__()
-        self.batches = batches
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.batches[index]
+        goes_on = bool(batches and steps and steps < batches)  # where Keras would begin anew in every epoch
+        return ConvertedPyDataset(self.source, self._convert, order, repeated=goes_on)
 
 
 class GeneratorStream(Stream):
@@ -770,236 +718,28 @@ class GeneratorStream(Stream):
         if batch is None:
             raise ValueError(f"{self._name} must yield samples; found a generator that is exhausted")
         self.source = itertools.chain([batch], self.source)
-        return _as_arrays(batch)
+        return batch_columns(batch)
 
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return self.source
 
-    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+    def read_ahead(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         if steps is None:
             raise ValueError(f"{argument} must be given with a generator whose first epoch is read before training")
         ahead = copy.copy(self)
         self.source, ahead.source = itertools.tee(self.source)
         return ahead.read(steps, argument)
 
-    def for_keras(
-        self,
-        batch_size: int | None = None,
-        order: Order | None = None,
-        divide: Divide | None = None,
-        *,
-        repeated: bool = False,
-    ) -> Iterator[Any]:
+    def for_keras(self, batch_size: Any = None, order: Any = None, divide: Any = None, steps: Any = None) -> Any:
         convert = self._convert  # Keras takes generators, no other iterators
         return (batch if convert is None else convert(batch) for batch in self.source)
 
 
-# Checks
+_LABELS_ALONE = "Targets made from labels alone, such as 'vertices', take any stream"
 
 
-def is_stream(x: Any) -> bool:
-    """Return whether ``x`` yields batches: a tf.data.Dataset, a PyDataset or a generator.
-
-    Examples
-    --------
-    >>> is_stream(np.zeros((3, 2))), is_stream(iter([np.zeros((3, 2))]))
-    (False, True)
-    """
-    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
-
-
-def check_not_stream(x: Any) -> None:
-    """Raise ValueError for batches where arrays are needed."""
-    if is_stream(x):
-        raise ValueError(f"x must be an array, or a structure of arrays; found {type(x).__name__}")
-
-
-def divides_files(dataset: tf.data.Dataset) -> bool:
-    """Return whether workers divide the files of a data set, by its options."""
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    return policy == tf.data.experimental.AutoShardPolicy.FILE
-
-
-def check_not_given_with_stream(**arguments: Any) -> None:
-    """Raise ValueError for arguments that must not be given with a stream, whose batches hold them."""
-    given = [name for name, value in arguments.items() if value is not None]
-    if given:
-        raise ValueError(
-            f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
-        )
-
-
-def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str, precision: str | None = None) -> Columns:
-    """Check arrays: lists of inputs become tuples, lists of numbers arrays, a LatentGaussian its dict."""
-    x = keras.tree.lists_to_tuples(x)
-    leaves = keras.tree.flatten(x)
-    if not leaves or not all(isinstance(leaf, tf.RaggedTensor) or hasattr(leaf, "__array__") for leaf in leaves):
-        raise ValueError(
-            f"{name} must be an array, a structure of arrays, a batched tf.data.Dataset, a PyDataset or a generator; "
-            f"found {type(x).__name__}. A list of samples becomes numpy.array({name})"
-        )
-    x = keras.tree.map_structure(functools.partial(_sliceable, name=name), x)
-    leaves = keras.tree.flatten(x)
-    if len(lengths := {leaf.shape[0]: None for leaf in leaves if leaf.shape}) > 1:
-        raise ValueError(
-            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}. A list "
-            "or tuple holds an array for every input"
-        )
-    for leaf in leaves:
-        if isinstance(leaf, tf.RaggedTensor):
-            continue
-        if np.ma.is_masked(leaf):
-            unmasked(leaf, name)  # raises
-        if not is_text(leaf) and (leaf.dtype.kind not in "biufV" or leaf.dtype.itemsize > 8):  # V: bfloat16
-            raise TypeError(f"{name} must hold real numbers or text; found dtype {leaf.dtype}")
-        if not leaf.shape or len(leaf) == 0:
-            raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found shape {list(leaf.shape)}")
-        dtype = precision or keras.config.floatx()
-        if leaf.dtype.kind == "f" and not_finite(leaf, dtype):  # in blocks: it may be a file
-            check_finite_rows(np.asarray(leaf), name, dtype)
-    rows = num_rows(x)
-    if y is None:
-        return (x,)
-    y = y.as_dict() if isinstance(y, LatentGaussian) else y
-    y = keras.tree.map_structure(np.asarray, y) if isinstance(y, dict) else unmasked(y, "y")
-    for array in keras.tree.flatten(y):
-        if np.ndim(array) == 0 or len(array) != rows:
-            value = len(array) if np.ndim(array) else "a single number"
-            raise ValueError(f"{name} and y must have the same number of samples; found {rows} and {value}")
-    return (x, y) if sample_weight is None else (x, y, _checked_weights(sample_weight, rows))
-
-
-def _checked_weights(sample_weight: Any, rows: int) -> NDArray[Any]:
-    weights = check_sample_weight(sample_weight, rows, all_zero=True)  # as those of a single batch may be
-    return check_finite_rows(weights, "sample_weight", keras.config.floatx())
-
-
-def _replaced(function: ReplaceLabels, y: Any, weight: Any = None) -> Columns:
-    labels, factors = function(y)
+def _replaced(replaced: tuple[Any, NDArray[Any] | None], weight: Any = None) -> Columns:
+    labels, factors = replaced
     if factors is not None:
         weight = factors if weight is None else factors * weight
     return (labels,) if weight is None else (labels, weight)
-
-
-def _checked_finite(tensor: Any) -> Any:
-    """Return a tensor of samples with an assertion that it is finite."""
-    if isinstance(tensor, tf.RaggedTensor):
-        return tensor.with_flat_values(_checked_finite(tensor.flat_values))
-    return tf.debugging.assert_all_finite(tensor, NOT_FINITE) if tensor.dtype.is_floating else tensor
-
-
-# Conversions
-
-
-def has_memmap(arrays: Any) -> bool:
-    """Return whether one of the arrays of a structure is a ``numpy.memmap``."""
-    return any(isinstance(leaf, np.memmap) for leaf in keras.tree.flatten(arrays))
-
-
-def as_tensor(array: Any, precision: str | None = None) -> tf.Tensor:
-    """Return an array as a tensor; floating-point numbers in a precision, by default that of layers."""
-    tensor = array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
-    # As Keras does: double precision input becomes the precision that layers work in.
-    return tf.cast(tensor, precision or keras.config.floatx()) if tensor.dtype.is_floating else tensor
-
-
-def row_keys(columns: Any) -> list[bytes]:
-    """Return a digest of every row of a structure of arrays.
-
-    Examples
-    --------
-    >>> one, other, again = row_keys((np.array([[1.0], [2.0], [1.0]]), np.array([0, 0, 0])))
-    >>> one == again, one == other
-    (True, False)
-    """
-    leaves = [np.ascontiguousarray(leaf) for leaf in keras.tree.flatten(columns)]
-    return [
-        hashlib.blake2b(b"".join(leaf.tobytes() for leaf in row), digest_size=16).digest()
-        for row in zip(*leaves, strict=True)
-    ]
-
-
-def is_text(array: Any) -> bool:
-    """Return whether an array, or the specification of one, holds text.
-
-    Examples
-    --------
-    >>> is_text(np.array(["a"])), is_text(tf.TensorSpec([None], "string")), is_text(np.zeros(1))
-    (True, True, False)
-    """
-    return array.dtype == tf.string if isinstance(array.dtype, tf.DType) else array.dtype.kind in "OSU"
-
-
-def _sliceable(array: Any, name: str) -> Any:
-    """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array.
-
-    Arrays of Python's and NumPy's variable-length strings become arrays of objects, all of them text.
-    """
-    if isinstance(array, tf.RaggedTensor):
-        return array
-    is_sliceable = isinstance(getattr(array, "dtype", None), np.dtype) and hasattr(array, "__getitem__")
-    array = array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
-    if array.dtype.kind not in "OT":
-        return array
-    values = np.asarray(array[:]).astype(object) if array.shape else np.asarray(array, dtype=object)
-    is_string = np.array([isinstance(value, str | bytes) for value in values.flat], bool)
-    if is_string.any() and not is_string.all():
-        row = int(np.argmin(is_string)) * len(values) // values.size
-        raise TypeError(
-            f"{name} must hold text in every row; found {values.flat[np.argmin(is_string)]!r} in row {row}. Replace "
-            f"missing text by ''; columns of numbers and of text become several inputs, a dict of arrays"
-        )
-    if not is_string.any() and any(np.ndim(value) for value in values.flat):
-        raise ValueError(
-            f"{name} must hold samples of one shape; found an array of objects. Resize or pad them, or pass batches, "
-            "as a tf.data.Dataset, PyDataset or generator, each of samples of one shape"
-        )
-    return values if is_string.any() else check_array(values, name, finite=False, dtype="any")
-
-
-def _rows_at_once(x: Any) -> int:
-    return rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(x)))
-
-
-def _spec(array: Any) -> Any:
-    if isinstance(array, tf.RaggedTensor):
-        return tf.type_spec_from_value(array)
-    return tf.TensorSpec(array.shape, tf.string if array.dtype.kind in "OUSTMm" else array.dtype)
-
-
-def _columns(batch: Any) -> Columns:
-    """Return a batch as a tuple of samples, and labels and weights if given."""
-    columns = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
-    if len(columns) > 3:
-        raise ValueError(f"a batch must be x, (x, y) or (x, y, sample_weight); found {len(columns)} parts")
-    return columns
-
-
-def _as_arrays(batch: Any) -> Columns:
-    def as_array(leaf: Any) -> Any:
-        return leaf if leaf is None or isinstance(leaf, tf.RaggedTensor) else np.asarray(leaf)
-
-    columns = (leaf.as_dict() if isinstance(leaf, LatentGaussian) else leaf for leaf in _columns(batch))
-    return tuple(keras.tree.map_structure(as_array, column) for column in columns if column is not None)
-
-
-def _joined_column(batches: list[Columns], column: int) -> Any:
-    return joined([batch[column] for batch in batches]) if len(batches[0]) > column else None
-
-
-def _row_reader(array: Any, precision: str | None = None) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Return a function from row numbers to these rows; rows of memory maps are read from their files."""
-    if not isinstance(array, np.memmap):
-        return functools.partial(tf.gather, as_tensor(array, precision))
-    # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
-    current: Any = weakref.ref(array)
-    native = array.dtype.newbyteorder("=")
-
-    def read(rows: tf.Tensor) -> tf.Tensor:
-        values = tf.numpy_function(
-            lambda rows: current()[rows].astype(native, copy=False), [rows], native, stateful=False
-        )
-        return as_tensor(tf.ensure_shape(values, [None, *shape]), precision)
-
-    shape = array.shape[1:]
-    return read

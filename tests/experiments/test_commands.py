@@ -310,6 +310,28 @@ def test_errors_are_recorded_as_missing_unless_of_files():
             raise error
 
 
+@pytest.mark.parametrize(("calibration", "message"), [([], "found 60"), (["calibration.method=platt"], "found 30")])
+def test_coverage_of_more_samples_than_there_are_raises_before_training(tmp_path, monkeypatch, calibration, message):
+    monkeypatch.setattr(commands, "fit", lambda *_: pytest.fail("trained"))
+    given = ["data.validation_fraction=0.3", "data.limit=200", "calibration.coverage=0.99", *calibration]
+    with pytest.raises(ConfigurationError, match=f"needs at least 99 validation samples.*{message}"):
+        experiments.train(checked(tmp_path, *given), verbose=0)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_diverged_run_is_reported_as_missing(tmp_path):
+    given = ["data.validation_fraction=0.3", "data.limit=200", "training.epochs=1", "target=ilr", "model.head=gaussian"]
+    diverging = ["training.optimizer=sgd", "training.learning_rate=1e30", "calibration.method=temperature"]
+    with without_pictures(eager=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        folder = experiments.train(checked(tmp_path, *given, *diverging), verbose=0)
+    assert folder.read_missing().keys() == {"calibration.method", "evaluation"}
+    assert "accuracy" not in folder.read_metrics()
+    with pytest.raises(ValueError, match="has no predictions: training has diverged"):
+        read_run(folder.path)
+
+
 @contextlib.contextmanager
 def incompleteness():
     """Collect the one warning of an incomplete run, and ignore those of TensorFlow."""
@@ -326,7 +348,7 @@ def incompleteness():
 @pytest.mark.slow
 def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monkeypatch, capsys):
     given = ["data.validation_fraction=0.3", "data.limit=200", "training.epochs=1", "target=ilr", "model.head=gaussian"]
-    calibration = ["calibration.density=gaussian", "calibration.method=temperature", "calibration.coverage=0.999"]
+    calibration = ["calibration.density=gaussian", "calibration.method=temperature", "calibration.coverage=0.8"]
 
     def fail(*_, **__):
         raise RuntimeError("it failed")
@@ -334,18 +356,21 @@ def test_failures_after_training_keep_the_run_and_are_made_up_for(tmp_path, monk
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    calibrate = ds.SimplexClassifier.calibrate
+    def failing(method):
+        original = getattr(ds.SimplexClassifier, method)
+        return lambda model, x, *rest, **options: original(model, x) if x is None else fail()
+
     with without_pictures(eager=True), monkeypatch.context() as patch:
-        failing = lambda model, x, *rest, **options: calibrate(model, x) if x is None else fail()  # noqa: E731
-        patch.setattr(ds.SimplexClassifier, "calibrate", failing)
+        for method in ("calibrate", "conformalize"):
+            patch.setattr(ds.SimplexClassifier, method, failing(method))
         patch.setattr(ds.SimplexClassifier, "export", fail)
         patch.setattr(run_results, "_draw", fail)
         with incompleteness() as lacking:
             folder = experiments.train(checked(tmp_path, *given, *calibration), verbose=0)
-    assert "calibration.method (RuntimeError: it failed); calibration.coverage (y must" in lacking[0]
+    assert "calibration.method (RuntimeError: it failed); calibration.coverage (Runt" in lacking[0]
     steps = ["calibration.method", "calibration.coverage", "export", "figures"]
     assert [*folder.read_missing()] == steps
-    assert "at least 999 samples" in read_run(folder.path).missing["calibration.coverage"]
+    assert "it failed" in read_run(folder.path).missing["calibration.coverage"]
     assert not folder.backup.exists()
     assert type(ds.load(folder.model).density).__name__ == "GaussianDensity"
     metrics, trained = folder.read_metrics(), ds.load(folder.model).trainable_variables

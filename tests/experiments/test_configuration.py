@@ -161,6 +161,8 @@ def test_defaults_are_those_of_python(tmp_path):
             value = operator.attrgetter(key)(config)
             value = value["name"] if isinstance(value, dict) else value
             assert value == inspect.signature(function).parameters[argument].default, key
+        (tmp_path / "written.yaml").write_text(config.as_yaml())  # as the folder of a run
+        assert load_config(tmp_path / "written.yaml") == config
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])

@@ -75,12 +75,6 @@ def test_draws_are_the_same_from_every_container(samples):
     assert (np.diff(drawn.rows) > 0).all()
 
 
-def test_draws_by_class_have_rows_of_every_class(samples):
-    drawn = samples.draw(5, seed=0, by_class=True)
-    np.testing.assert_array_equal(drawn.rows, ArraySamples(X, y).draw(5, seed=0, by_class=True).rows)
-    np.testing.assert_array_equal(np.bincount(drawn.columns[1]), [5, 5, 5])
-
-
 def test_draw_of_more_rows_than_given_takes_all(samples):
     np.testing.assert_array_equal(samples.draw(None, seed=0).rows, np.arange(N))
 
@@ -202,7 +196,7 @@ def _leaves(batches):
 
 
 def test_with_labels_replaces_labels_of_every_container(samples):
-    def training_labels(labels):
+    def training_labels(labels, x=None):
         numbers = Labels.of(labels, 3).values
         return {"label": numbers}, np.where(numbers == 1, 2.0, 1.0).astype("float32")
 

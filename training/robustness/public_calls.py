@@ -72,6 +72,7 @@ VALUES: dict[str, Any] = {
     **{"X": X, "x": X, "Y": X[:5], "y": Y, "z": X, "p": P, "pi": P + 0.01, "f": X, "a": X, "n": 3, "latents": X},
     **{"latent": LATENT, "sample_weight": WEIGHT, "y_true": Y, "y_pred": P, "sets": SETS, "images": IMAGES[:3]},
     **{"membership": P, "memberships": {"a": P, "b": P[:, ::-1]}, "probabilities": {"a": P, "b": P[:, ::-1]}},
+    **{"c": X},
     **{"inside": WEIGHT, "outside": WEIGHT, "confidence": WEIGHT, "lower": P * 0.5, "upper": np.minimum(P * 1.5, 1)},
     **{"metric": evaluation.accuracy, "bins": 5, "k": 1, "resamples": 5, "level": 0.9, "limits": (0.0, 1.0)},
     **{"num_classes": 3, "latent_dim": 2, "max_iter": 2, "epochs": 1, "inducing": 5, "cv": 2, "regressor": Ridge()},
@@ -132,7 +133,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "relevance": [{"feature_names": list("abcd")}, {"shape": (2, 2), "top": None}],
     "reliability": [{"class_index": 1}, READ],
     "simplex": [{"assigned": Y, "lines": True}],
-    "classwise_reliability": [{"classes": [0, 2]}],
+    "classwise_reliability": [{"only": [0, 2]}],
     "argmax": [
         {"num_points": None},
         {"latent": FULL, "scores": SCORES, "log": True},
