@@ -129,9 +129,9 @@ class KernelChoice:
         if len(usable) == 1:
             return usable[0]
         choices = [_Choice(name) for name in usable]
-        least = self._losses(min(choices, key=self._score))
+        least = self._row_losses(min(choices, key=self._score))
         for choice in choices:
-            differences = self._losses(choice) - least
+            differences = self._row_losses(choice) - least
             if np.mean(differences) <= 2.0 * np.std(differences) / len(differences) ** 0.5:
                 return choice.transformation
         raise AssertionError  # the least itself differs by nothing
@@ -152,7 +152,7 @@ class KernelChoice:
         kernel = self._transformed(choice.transformation)[0]
         return kernel.with_parts(choice.kernel, 2.0 ** (0.5 * choice.step), choice.linear)
 
-    def _losses(self, choice: _Choice) -> Array:
+    def _row_losses(self, choice: _Choice) -> Array:
         self._score(choice)
         return self._scores[choice][2]
 

@@ -234,8 +234,8 @@ def sums(phi: Array, Y: Array) -> tuple[Array, Array]:
 
     Examples
     --------
-    >>> sums(np.ones((2, 1)), np.array([[3.0, 0.0], [0.0, 1.0]]))[0].tolist()
-    [[4.0]]
+    >>> sums(np.ones((2, 1)), np.array([[4.0, 0.0], [0.0, 4.0]]))[0].tolist()
+    [[8.0]]
     """
     root = _root_weights(Y)
     weighted = phi if root is None else phi * root
@@ -295,9 +295,9 @@ def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = No
 
     Examples
     --------
-    >>> V, Y = np.array([[0.5], [0.5]]), np.array([[1.0], [0.0]])
+    >>> V, Y = np.array([[0.5], [0.5]]), np.eye(2)
     >>> left_out(V, V @ V.T @ Y, Y)[0].round(3).tolist()  # 0.25 / (0.25 + 0.5), the other row with its noise
-    [[0.0], [0.333]]
+    [[0.0, 0.333], [0.333, 0.0]]
     """
     root = _root_weights(Y)
     if root is None:
