@@ -21,9 +21,9 @@ Blocks = Callable[[], Iterable[Block]]
 ROWS, _SHARES = 10_000, 5_000_000
 # Of them those that the readout is fitted to, if no groups are given: so many, or so many of a class if that is more;
 # and those by which the noise is chosen.
-_LEFT_OUT_ROWS, _ROWS_OF_CLASS, _NOISE_ROWS = 5000, 100, 1000
+_LEFT_OUT_ROWS, _ROWS_OF_CLASS, _NOISE_ROWS = 5000, 100, 600
 # Inducing rows and rows by which the transformation, then the kernel are chosen.
-_TRANSFORMATION_CHOICE, _KERNEL_CHOICE = (400, 1500), (500, 2500)
+_TRANSFORMATION_CHOICE, _KERNEL_CHOICE = (300, 1000), (500, 2500)
 
 
 class Fold(NamedTuple):
