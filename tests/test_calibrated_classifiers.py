@@ -261,7 +261,7 @@ def test_estimators_are_calibrated_by_one_hot_labels(wine):
     np.testing.assert_array_equal(classifier.calibrate(X, rows).predict_proba(X), expected)
     sets = classifier.conformalize(X, y).predict_set(X)
     np.testing.assert_array_equal(classifier.conformalize(X, rows).predict_set(X), sets)
-    with pytest.raises(ValueError, match="^y must name one class per sample here; found soft labels"):
+    with pytest.raises(ValueError, match=r"^y must name one class per sample here; found soft labels"):
         classifier.calibrate(X, 0.9 * rows + 0.1 / 3)
 
 

@@ -209,7 +209,7 @@ def test_weights_with_other_arrays_raise(others):
 
 def test_weights_of_a_model_without_shapes_raise():
     model = ds.SimplexClassifier(ds.backbones.mlp([2]), "vertices", num_classes=3)
-    with pytest.raises(ValueError, match="^set_weights needs a model that has seen samples"):
+    with pytest.raises(ValueError, match=r"^set_weights needs a model that has seen samples"):
         model.set_weights(unfitted().get_weights())
 
 

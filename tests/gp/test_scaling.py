@@ -7,7 +7,7 @@ import tensorflow as tf
 from deepsimplex.gp import scaling as module
 from deepsimplex.gp.scaling import Moments, Scaling, survey
 from deepsimplex.samples import ArraySamples, Samples
-from deepsimplex.samples import samples as blocks
+from deepsimplex.samples import columns as blocks
 
 N = 300
 X = np.random.default_rng(0).normal(size=(N, 4)).astype("float32")
