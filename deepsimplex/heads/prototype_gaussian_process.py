@@ -40,7 +40,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         M is n times this. Default 8. A step factorizes one matrix [M, M].
     target : Target, str or dict
         Target of the classifier. Default "vertices".
-    kernel : {"rbf", "matern32", "matern52"}
+    kernel : {"rbf", "matern12", "matern32", "matern52"}
         Squared exponential (default, as in [GPLVQ]) or Matern.
     ard : bool
         Whether every feature has its own lengthscale. Default False: a backbone can scale its features itself.

@@ -53,7 +53,7 @@ class VariationalGaussianProcess(Head):
     covariance : {"isotropic", "diagonal"}
         "isotropic" (default) shares S among the latent dimensions: one variance per sample, which every readout
         integrates exactly. "diagonal" has S_l for each, and L times as many weights for them.
-    kernel : {"rbf", "matern32", "matern52"}
+    kernel : {"rbf", "matern12", "matern32", "matern52"}
         Squared exponential (default) or Matern, whose rougher functions suit features that jump.
     variance : float
         Initial variance of the kernel, in squared units of the latents; it is learned. Default 1, which suits latents

@@ -2,7 +2,7 @@
 
 from deepsimplex.kernels.closed_form import Block, ClosedForm, Fold, array_blocks
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
-from deepsimplex.kernels.label_regression import LabelRegression, NoisePath, Regressed, left_out
+from deepsimplex.kernels.label_regression import LabelRegression, NoisePath, Regressed, left_out, symmetric
 from deepsimplex.kernels.left_out_readout import LeftOutReadout
 from deepsimplex.kernels.stationary import (
     KERNELS,
@@ -36,4 +36,5 @@ __all__ = [
     "median_distance",
     "rbf",
     "squared_distances",
+    "symmetric",
 ]

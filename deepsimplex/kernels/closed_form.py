@@ -9,18 +9,21 @@ from numpy.typing import NDArray
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
-from deepsimplex.kernels.label_regression import LabelRegression, NoisePath, Regressed
+from deepsimplex.kernels.label_regression import LabelRegression, Regressed, shares
 from deepsimplex.samples import Reservoir
 
 Array = NDArray[np.float64]
-# Features [B, d], labels (class numbers [B], or shares of the classes [B, n]) and groups [B] or None.
+# Features [B, d], labels (class numbers [B], or shares of the classes times weights [B, n]) and groups [B] or None.
 Block = tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 Blocks = Callable[[], Iterable[Block]]
 
 # Rows that are left out for the readout, of many classes fewer: their shares of classes fill 40 MB at most.
 ROWS, _SHARES = 10_000, 5_000_000
-# Inducing rows and rows among which the kernel is chosen.
-_CHOICE_INDUCING, _CHOICE_ROWS = 500, 2500
+# Of them those that the readout is fitted to, if no groups are given: so many, or so many of a class if that is more;
+# and those by which the noise is chosen.
+_LEFT_OUT_ROWS, _ROWS_OF_CLASS, _NOISE_ROWS = 5000, 100, 600
+# Inducing rows and rows by which the transformation, then the kernel are chosen.
+_TRANSFORMATION_CHOICE, _KERNEL_CHOICE = (300, 1000), (500, 2500)
 
 
 class Fold(NamedTuple):
@@ -111,29 +114,43 @@ class ClosedForm:
         used = _has_others(Y, groups)
         if not used.any():
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
+        start, strides = len(NOISES) // 2, [4, 2, 1]
         if kernel is None:
-            kernel = _chosen_kernel(X, Y, groups, used, order, len(points), transformations)
+            kernel, start = _chosen_kernel(X, Y, groups, used, order, len(points), transformations)
+            strides = [2]
         regression = LabelRegression(kernel, kernel.transform(X[points]), num_classes)
-        basis = regression.basis(X)
+        basis = regression.basis_of_points() if len(points) == len(X) else regression.basis(X)
         if count == len(X):
             regression.add_basis(basis[0], Y)
         else:
             for x, y, _ in blocks():
                 regression.add(x, one_hot(y, num_classes))
-        likelihood = LabelLikelihood(Y, used)
+        part = np.arange(len(X))
+        if groups is None:
+            # Those that are inducing come last: left out they are inducing still, and predicted better than new rows.
+            part = np.sort(order[::-1][: max(_LEFT_OUT_ROWS, _ROWS_OF_CLASS * num_classes)])
+        basis, Y, used, drawn = (basis[0][part], basis[1][part]), Y[part], used[part], drawn[part]
         if noise is None:
-            path = NoisePath(regression.gram, regression.moments, basis[0], Y, groups)
-            noise = float(NOISES[likeliest_noise(path, likelihood, len(NOISES) // 2)[1]])
+            few = np.arange(len(Y)) if groups is not None else rng.permutation(len(Y))[:_NOISE_ROWS]
+
+            def left_out_means(noise: float) -> Array:
+                return regression.solve(noise).leave_out((basis[0][few], basis[1][few]), Y[few], groups).mean
+
+            number = likeliest_noise(left_out_means, LabelLikelihood(Y[few], used[few]), start, strides)[1]
+            noise = float(NOISES[number])
         regression.solve(noise)
         left_out = regression.leave_out(basis, Y, groups)
         folds = list(_folds(regression, basis, Y, groups, used, rng))
-        return cls(regression, Y, drawn, left_out, used, folds, likelihood(left_out.mean))
+        score = LabelLikelihood(Y, used)(left_out.mean)
+        return cls(regression, Y, drawn, left_out, used, folds, score)
 
     def scale(self, positions: Array) -> float:
         """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""
-        residuals = (self.labels - self.left_out.mean)[self.used] @ positions
+        labels, weights = shares(self.labels[self.used])
+        residuals = (labels - self.left_out.mean[self.used]) @ positions
         variances = self.left_out.variance[self.used] + self.regression.noise
-        return float(np.sqrt(np.mean(np.square(residuals) / variances[:, None])))
+        squares = np.mean(np.square(residuals), axis=1) / variances
+        return float(np.sqrt(np.average(squares, weights=weights)))
 
 
 def array_blocks(X: NDArray[Any], y: NDArray[Any], groups: NDArray[Any] | None = None, size: int = 4096) -> Blocks:
@@ -218,13 +235,24 @@ def _chosen_kernel(
     order: NDArray[np.int64],
     inducing: int,
     transformations: Sequence[Transformation],
-) -> FeatureKernel:
-    """Choose the kernel among rows of which as large a share is inducing as among all, so that it suits both alike."""
-    points = min(inducing, _CHOICE_INDUCING)
-    rows = order[: min(max(points * len(X) // inducing, points), _CHOICE_ROWS)]
-    part = None if groups is None else groups[rows]
-    inducing_rows = np.arange(min(points, len(rows)))
-    return KernelChoice(X[rows], Y[rows], inducing_rows, part, used[rows], transformations).best()[0]
+) -> tuple[FeatureKernel, int]:
+    """Choose the kernel, and the number of its noise.
+
+    The transformation is chosen by more rows; the kernel by rows of which as large a share is inducing as among all,
+    since rough kernels suit large shares.
+    """
+
+    def choice(most_points: int, most_rows: int) -> KernelChoice:
+        rows = order[:most_rows]
+        points = np.arange(min(inducing, most_points, len(rows)))
+        counted, part = used[rows].copy(), None if groups is None else groups[rows]
+        if 2 * len(points) <= len(rows) and counted[len(points) :].any():
+            counted[points] = False
+        return KernelChoice(X[rows], Y[rows], points, part, counted, transformations)
+
+    transformation = choice(*_TRANSFORMATION_CHOICE).transformation()
+    points, rows = _KERNEL_CHOICE
+    return choice(points, min(max(min(points, inducing) * len(X) // inducing, points), rows)).best(transformation)
 
 
 def _folds(

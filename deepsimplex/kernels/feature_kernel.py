@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deepsimplex.kernels.stationary import Kernel, operations, squared_distances, without_rounding
 
 Transformation = Literal["raw", "unit", "root", "root_unit", "standardized"]
-TRANSFORMATIONS: tuple[Transformation, ...] = ("raw", "unit", "root", "root_unit", "standardized")
+TRANSFORMATIONS: tuple[Transformation, ...] = ("root_unit", "unit", "root", "raw", "standardized")
 # A stationary kernel is (1 + a r + b r^2) exp(-c r - d r^2), so that a served graph holds its choice as four numbers.
 COEFFICIENTS: dict[str, tuple[float, float, float, float]] = {
     "rbf": (0.0, 0.0, 0.0, 0.5),
@@ -101,15 +101,20 @@ class FeatureKernel:
         X = (X - self.center) / self.scale
         return X.astype(np.float32).astype(np.float64) if xp is np else ops.cast(ops.cast(X, "float32"), X.dtype)
 
-    def __call__(self, U: Any, V: Any, squares: Any = None) -> Any:
-        """Kernel values [N, M] of transformed features U [N, d] and V [M, d]; ``squares`` [M] are those of V's rows."""
+    def __call__(self, U: Any, V: Any) -> Any:
+        """Kernel values [N, M] of transformed features U [N, d] and V [M, d]."""
         xp = operations(U, V)
-        if squares is None:
-            squares = xp.sum(V * V, axis=1)
-        products = xp.matmul(U, xp.transpose(V))
+        return self.of_products(U, xp.matmul(U, xp.transpose(V)), xp.sum(V * V, axis=1))
+
+    def of_products(self, U: Any, products: Any, squares: Any, precision: str | None = None) -> Any:
+        """Kernel values [N, M] of transformed features U [N, d] and rows, by inner products and squared lengths [M].
+
+        ``precision`` is the dtype in which the products were computed, by default theirs.
+        """
+        xp = operations(U)
         # Transformed rows are centered: the expansion of the square loses no digits.
         squares = xp.sum(U * U, axis=1)[:, None] + squares
-        return self.of_pairs(without_rounding(squares - 2.0 * products, squares, U.shape[1]), products)
+        return self.of_pairs(without_rounding(squares - 2.0 * products, squares, U.shape[1], precision), products)
 
     def of_pairs(self, squared: Any, products: Any) -> Any:
         """Kernel values of pairs of transformed rows with these squared distances and inner products."""

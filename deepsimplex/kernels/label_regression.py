@@ -6,13 +6,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, eigh, solve_triangular
+from scipy.linalg import blas, cho_solve, cholesky, eigh, lapack, solve_triangular
 
 from deepsimplex.kernels.feature_kernel import FeatureKernel
 
 Array = NDArray[np.float64]
 # Numbers of a block of kernel values: 32 MiB in double precision.
 _BLOCK = 2**22
+# Added to the diagonal of the inducing rows' kernel matrix, in units of its mean.
+_JITTER = 1e-6
 
 
 class Regressed(NamedTuple):
@@ -39,9 +41,10 @@ class LabelRegression:
         mean(x) = phi(x)^T (Phi^T Phi + s^2)^-1 Phi^T Y,
         var(x) = k(x, x) - |phi(x)|^2 + s^2 phi(x)^T (Phi^T Phi + s^2)^-1 phi(x).
 
-    Latents of a target with positions C [n, L] of its classes are mean(x) C, with the same variance for every latent
-    dimension. Only the sums Phi^T Phi [M, M] and Phi^T Y [M, n] are kept, so that rows and classes can be added, and
-    rows be removed, at any time.
+    Rows of labels sum to the weights of the rows, 1 or any positive number w: such a row counts w times in both sums,
+    and is left out as a whole. Latents of a target with positions C [n, L] of its classes are mean(x) C, with the
+    same variance for every latent dimension. Only the sums Phi^T Phi [M, M] and Phi^T Y [M, n] are kept, so that rows
+    and classes can be added, and rows be removed, at any time.
 
     Parameters
     ----------
@@ -99,6 +102,18 @@ class LabelRegression:
         phi = solve_triangular(self._factor, k, lower=True, check_finite=False).T
         return phi, np.maximum(self.kernel.variance(U) - np.sum(phi * phi, axis=1), 0.0)
 
+    def basis_of_points(self) -> tuple[Array, Array]:
+        """Return the same of the inducing rows themselves, from the factor alone.
+
+        With K + j = L L^T, j the jitter, K L^-T is L - j L^-T.
+        """
+        variance = self.kernel.variance(self.points)
+        phi = self._factor - _JITTER * np.mean(variance) * self._inverse_factor().T
+        return phi, np.maximum(variance - np.sum(phi * phi, axis=1), 0.0)
+
+    def _inverse_factor(self) -> Array:
+        return np.asarray(lapack.dtrtri(self._factor, lower=1)[0])
+
     def _blocks(self, *columns: Any) -> Iterator[tuple[Any, ...]]:
         size = max(_BLOCK // len(self.points), 1)
         for start in range(0, len(columns[0]), size):
@@ -115,8 +130,9 @@ class LabelRegression:
         new = Y.shape[1] - self.moments.shape[1]
         if new > 0:
             self.moments = np.pad(self.moments, ((0, 0), (0, new)))
-        self.gram += sign * (phi.T @ phi)
-        self.moments[:, : Y.shape[1]] += sign * (phi.T @ Y)
+        gram, moments = sums(phi, Y)
+        self.gram += sign * gram
+        self.moments[:, : Y.shape[1]] += sign * moments
         self.num_rows += sign * len(phi)
 
     def add_inducing(self, U: Array, Y: Array) -> "LabelRegression":
@@ -124,7 +140,7 @@ class LabelRegression:
 
         Before, all rows must be inducing, each once: their labels follow from the sums.
         """
-        phi = self.basis_of(self.points)[0]
+        phi = self.basis_of_points()[0]
         before: Array = np.linalg.solve(phi.T, self.moments).astype(np.float64)
         other = LabelRegression(self.kernel, np.concatenate([self.points, U]), self.moments.shape[1])
         other.add_basis(other.basis_of(self.points)[0], before)
@@ -143,7 +159,9 @@ class LabelRegression:
     def solve(self, noise: float) -> Self:
         """Solve for a noise s^2, in units of the kernel's variance."""
         self.noise = noise
-        self._solved = cholesky(self.gram + noise * np.eye(len(self.gram)), lower=True)
+        damped = self.gram.copy()
+        damped[np.diag_indices_from(damped)] += noise
+        self._solved = cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
         self._weights = cho_solve((self._solved, True), self.moments)
         return self
 
@@ -157,14 +175,27 @@ class LabelRegression:
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Regressed(mean, variance)
 
-    def weights(self, positions: Array) -> tuple[Array, Array]:
-        """Return W [M, L] and C [M, M]: with k(x) the kernel values of the inducing rows, latents of positions [n, L]
-        have the mean W^T k(x) and the variance k(x, x) - |C^T k(x)|^2."""
-        M = len(self.gram)
-        loc = solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)
-        reduction = np.eye(M) - self.noise * cho_solve((self._solved, True), np.eye(M))
-        root = cholesky(0.5 * (reduction + reduction.T) + 1e-10 * np.eye(M), lower=True)
-        return loc, solve_triangular(self._factor, root, lower=True, trans=1)
+    def loc_weights(self, positions: Array) -> Array:
+        """Return W [M, L]: latents of positions [n, L] have the mean W^T k(x), with k(x) [M] as in ``reduction``."""
+        return solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)
+
+    def reduction(self) -> Array:
+        """Return Q [M, M]: the variance is k(x, x) - k(x)^T Q k(x), k(x) [M] the kernel values of the inducing rows."""
+        inner = -self.noise * symmetric(lapack.dpotri(self._solved, lower=1)[0])
+        inner[np.diag_indices_from(inner)] += 1.0
+        inverse = self._inverse_factor()
+        half = blas.dtrmm(1.0, inverse, inner, lower=1, trans_a=1)
+        return blas.dtrmm(1.0, inverse, half, side=1, lower=1)
+
+    def reduction_change(self, phi: Array, Y: Array, sign: int = 1) -> Array:
+        """Return C [M, B]: adding rows of phi [B, M] adds C C^T to the reduction, removing them takes it away."""
+        root = _root_weights(Y)
+        phi = phi if root is None else phi * root
+        V = self._half(phi).T
+        outer = solve_triangular(self._solved, V, lower=True, trans=1)
+        T = solve_triangular(self._factor, outer, lower=True, trans=1)
+        root = cholesky(np.eye(len(phi)) + sign * V.T @ V, lower=True)
+        return self.noise**0.5 * solve_triangular(root, T.T, lower=True).T
 
     def mean(self, phi: Array) -> Array:
         """Means [N, n] of rows given phi [N, M], the first of ``basis(X)``."""
@@ -193,10 +224,51 @@ class LabelRegression:
     def without(self, basis: tuple[Array, Array], Y: Array) -> "LabelRegression":
         """Return the regression without some rows that were added, given ``basis(X)`` and their labels."""
         other = copy.copy(self)
-        other.gram = self.gram - basis[0].T @ basis[0]
-        other.moments = self.moments - basis[0].T @ Y
-        other.num_rows -= len(Y)
+        other.gram, other.moments = self.gram.copy(), self.moments.copy()
+        other.add_basis(basis[0], Y, sign=-1)
         return other.solve(self.noise)
+
+
+def sums(phi: Array, Y: Array) -> tuple[Array, Array]:
+    """Return Phi^T Phi [M, M], with the weights of rows, and Phi^T Y [M, n] of rows phi [N, M] and labels [N, n].
+
+    Examples
+    --------
+    >>> sums(np.ones((2, 1)), np.array([[4.0, 0.0], [0.0, 4.0]]))[0].tolist()
+    [[8.0]]
+    """
+    root = _root_weights(Y)
+    weighted = phi if root is None else phi * root
+    return weighted.T @ weighted, phi.T @ Y
+
+
+def shares(Y: Array) -> tuple[Array, Array]:
+    """Return labels [N, n] divided by the sums of their rows, and these, the weights [N].
+
+    Examples
+    --------
+    >>> shares(np.array([[0.0, 3.0], [1.0, 0.0]]))[1].tolist()
+    [3.0, 1.0]
+    """
+    weights = Y.sum(axis=1)
+    return Y / weights[:, None], weights
+
+
+def _root_weights(Y: Array) -> Array | None:
+    """Square roots [N, 1] of the weights, None if all are one but for rounding."""
+    weights = Y.sum(axis=1, keepdims=True)
+    return None if np.allclose(weights, 1.0, rtol=0.0, atol=1e-5) else np.sqrt(weights)
+
+
+def symmetric(lower: Array) -> Array:
+    """Symmetric matrix of a lower triangle.
+
+    Examples
+    --------
+    >>> symmetric(np.array([[1.0, 0.0], [2.0, 3.0]])).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 def jittered_cholesky(K: Array) -> Array:
@@ -207,26 +279,35 @@ def jittered_cholesky(K: Array) -> Array:
     >>> jittered_cholesky(np.ones((2, 2))).round(3).tolist()
     [[1.0, 0.0], [1.0, 0.001]]
     """
-    return cholesky(K + 1e-6 * np.mean(np.diag(K)) * np.eye(len(K)), lower=True, check_finite=False)
+    return cholesky(K + _JITTER * np.mean(np.diag(K)) * np.eye(len(K)), lower=True, check_finite=False)
 
 
 def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = None) -> tuple[Array, Array]:
-    """Return means [N, n] of left-out rows, and h / (1 - h) [N] for the smoother's diagonal h of their groups.
+    """Return means [N, n] of left-out rows, and h / (1 - h) / w [N] for the smoother's diagonal h of their groups.
 
     Parameters
     ----------
     V : ndarray, shape [N, M]
-        Rows v_i of the smoother H = V V^T.
+        Rows v_i of the smoother H = V V^T, of rows of weight w one.
     fitted, Y : ndarray, shape [N, n]
-        Fitted means and labels.
+        Fitted means and labels, of which rows sum to w.
     groups : ndarray, shape [N], optional
 
     Examples
     --------
-    >>> V, Y = np.array([[0.5], [0.5]]), np.array([[1.0], [0.0]])
+    >>> V, Y = np.array([[0.5], [0.5]]), np.eye(2)
     >>> left_out(V, V @ V.T @ Y, Y)[0].round(3).tolist()  # 0.25 / (0.25 + 0.5), the other row with its noise
-    [[0.0], [0.333]]
+    [[0.0, 0.333], [0.333, 0.0]]
     """
+    root = _root_weights(Y)
+    if root is None:
+        return _left_out(V, fitted, Y, groups)
+    mean, growth = _left_out(V * root, fitted * root, Y / root, groups)
+    return mean / root, growth / root[:, 0] ** 2
+
+
+def _left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None) -> tuple[Array, Array]:
+    """Leave out rows of equal noise."""
     if groups is None:
         h = np.sum(V * V, axis=1)
         return (fitted - h[:, None] * Y) / (1.0 - h)[:, None], h / (1.0 - h)

@@ -40,10 +40,11 @@ def squared_distances(X: Any, Y: Any) -> Any:
     return without_rounding(squared, squares, X.shape[1])
 
 
-def without_rounding(squared: Any, squares: Any, terms: int) -> Any:
+def without_rounding(squared: Any, squares: Any, terms: int, precision: str | None = None) -> Any:
     """Set squared distances to zero that may be rounding, given the sums of the squares of both rows.
 
-    The square root, which rough kernels take, would make a distance of equal rows of it.
+    The square root, which rough kernels take, would make a distance of equal rows of it. ``precision`` is the dtype in
+    which the distances were computed, by default theirs.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def without_rounding(squared: Any, squares: Any, terms: int) -> Any:
     array([0., 1.])
     """
     xp = operations(squared)
-    rounding = 4.0 * terms**0.5 * float(np.finfo(keras.backend.standardize_dtype(squared.dtype)).eps)
+    rounding = 4.0 * terms**0.5 * float(np.finfo(precision or keras.backend.standardize_dtype(squared.dtype)).eps)
     return xp.where(squared > rounding * squares, squared, 0.0)
 
 

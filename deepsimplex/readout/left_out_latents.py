@@ -18,7 +18,7 @@ class LeftOutLatents(NamedTuple):
     scale : ndarray, shape [N, 1]
         Standard deviations.
     labels : ndarray, shape [N, n]
-        Shares of the classes, one-hot for hard labels.
+        Shares of the classes, one-hot for hard labels, times the weights of the samples.
     rows : ndarray of int64, shape [N]
         Positions of the samples among all training samples, ascending.
     folds : list of tuple

@@ -6,6 +6,7 @@ from sklearn.datasets import load_digits
 
 from deepsimplex.kernels import KERNELS as STATIONARY
 from deepsimplex.kernels import ClosedForm, FeatureKernel, LabelRegression, NoisePath, array_blocks
+from deepsimplex.kernels.kernel_choice import KernelChoice
 from tests.reference import label_regression as reference
 
 NOISE = 0.05
@@ -57,6 +58,34 @@ def test_left_out_rows_and_groups_equal_refitting(digits, name, inducing, size):
         np.testing.assert_allclose(left_out.variance[rows], refitted.variance, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_weighted_rows_equal_repeated_rows(digits, size):
+    """In sums, left-out rows and groups, changes of the variance, and the choice of kernel and noise."""
+    X, y = digits
+    counts = np.random.default_rng(0).integers(1, 4, size=ROWS)
+    Y, kernel = np.eye(10)[y], FeatureKernel.of(X, "unit")
+    rows = np.repeat(np.arange(ROWS), counts)
+    groups = np.arange(ROWS) // size
+    weighted = LabelRegression(kernel, kernel.transform(X[:30]), 10).add(X, Y * counts[:, None]).solve(NOISE)
+    repeated = LabelRegression(kernel, kernel.transform(X[:30]), 10).add(X[rows], Y[rows]).solve(NOISE)
+    np.testing.assert_allclose(weighted.gram, repeated.gram, atol=1e-9)
+    left_out = weighted.leave_out(weighted.basis(X), Y * counts[:, None], None if size == 1 else groups)
+    expected = repeated.leave_out(repeated.basis(X[rows]), Y[rows], groups[rows])
+    for actual, plain in zip(left_out, expected, strict=True):
+        np.testing.assert_allclose(actual[rows], plain, atol=1e-8)
+    phi, heavy = weighted.basis(X[:9])[0], Y[:9] * counts[:9, None]
+    before, change = weighted.reduction(), weighted.reduction_change(phi, heavy)
+    after = weighted.add(X[:9], heavy).solve(NOISE).reduction()
+    np.testing.assert_allclose(before + change @ change.T, after, atol=1e-7 * np.abs(after).max())
+    doubled = ClosedForm.solve(array_blocks(X, 2.0 * Y), 10, 30, kernel, NOISE)
+    twice = np.repeat(np.arange(ROWS), 2)
+    plain = LabelRegression(kernel, doubled.regression.points, 10).add(X[twice], Y[twice]).solve(NOISE)
+    np.testing.assert_allclose(doubled.regression.predict(X).mean, plain.predict(X).mean, atol=1e-8)
+    assert doubled.scale(np.eye(10)) == pytest.approx(
+        np.sqrt(np.mean(np.square(Y - doubled.left_out.mean) / (doubled.left_out.variance + NOISE)[:, None]))
+    )
+
+
 def test_noise_path_equals_solving_for_each_noise(digits):
     X, y = digits
     Y, groups = np.eye(10)[y], np.arange(ROWS) // 3
@@ -83,6 +112,46 @@ def test_added_and_removed_rows_and_new_classes_equal_refitting(digits):
     assert forgotten.num_rows == ROWS - 10
     for actual, expected in zip(forgotten.predict(X), refitted.predict(X), strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+def test_reduction_gives_variances_and_follows_added_and_removed_rows(digits, name):
+    X, y = digits
+    kernel = FeatureKernel.of(X, "unit", name, scale=0.5)
+    regression = regression_on(X[:70], y[:70], kernel, X[:25])
+    before, U = regression.reduction(), kernel.transform(X)
+    k = kernel(U, regression.points)
+    variance = kernel.variance(U) - np.sum((k @ before) * k, axis=1)
+    np.testing.assert_allclose(variance, regression.predict(X).variance, atol=1e-8)
+    phi = regression.basis(X[70:])[0]
+    change = regression.reduction_change(phi, np.eye(10)[y[70:]])
+    regression.add_basis(phi, np.eye(10)[y[70:]])
+    after = regression.solve(NOISE).reduction()
+    np.testing.assert_allclose(before + change @ change.T, after, atol=1e-7 * np.abs(after).max())
+    change = regression.reduction_change(phi, np.eye(10)[y[70:]], sign=-1)
+    np.testing.assert_allclose(after - change @ change.T, before, atol=1e-7 * np.abs(after).max())
+
+
+def test_basis_of_inducing_rows_equals_that_of_their_features(digits):
+    X, y = digits
+    regression = regression_on(X, y, FeatureKernel.of(X, "raw", "matern32"), X[:40])
+    for actual, expected in zip(regression.basis_of_points(), regression.basis(X[:40]), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_of_length_one_are_preferred_where_left_out_rows_do_not_tell(seed):
+    """Lengths say nothing of the class here; where they say everything they are kept."""
+    rng = np.random.default_rng(seed)
+    X = np.abs(rng.normal(size=(150, 5))) + 0.1
+    choice = KernelChoice(X, np.eye(2)[(X[:, 0] > X[:, 1]) * 1], np.arange(80))
+    assert choice.transformation().endswith("unit")
+    lengths = np.linalg.norm(X, axis=1)
+    assert (
+        not KernelChoice(X, np.eye(2)[(lengths > np.median(lengths)) * 1], np.arange(80))
+        .transformation()
+        .endswith("unit")
+    )
 
 
 def test_regression_without_fold_equals_refitting(digits):
