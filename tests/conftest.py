@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import sys
 import urllib.request
 from collections import Counter
@@ -91,6 +92,12 @@ def _no_downloads():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(urllib.request.OpenerDirector, "open", refuse)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _default_termination():
+    """Let forked processes end when they are asked to: Ray leaves a handler that a pool of workers would wait for."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session", autouse=True)

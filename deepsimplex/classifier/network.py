@@ -23,6 +23,9 @@ from deepsimplex.samples import Samples
 from deepsimplex.samples.columns import is_text
 from deepsimplex.targets import TARGETS, Target
 
+TRAINED_TARGET = "casimac"
+"""Default target of networks that are trained; heads in closed form have that of the vertices."""
+
 
 class SimplexNetwork(keras.Model):
     """Keras model from samples to class probabilities, by a Gaussian over the latent space of a target.
@@ -56,7 +59,7 @@ class SimplexNetwork(keras.Model):
             num_classes = len(class_names)
         if target is None and head is None and covariance is None and has_nothing_to_train(backbone):
             head = "closed_form"
-        self.target: Target = TARGETS.get(target or ("vertices" if _is_closed_form(head) else "casimac"))
+        self.target: Target = TARGETS.get(target or ("vertices" if _is_closed_form(head) else TRAINED_TARGET))
         check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
@@ -472,6 +475,8 @@ def predictions(model: keras.Model, samples: Samples, batch_size: int | None, ve
     single device and without a progress bar, arrays are predicted by the same function in the same batches without it.
     """
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
+    if batch_size is None and kwargs.get("steps") and samples.num_rows and not samples.is_stream:
+        batch_size = -(-samples.num_rows // kwargs["steps"])  # as Keras divides arrays
     batches = None if kwargs or verbose != 0 or several else samples.held_batches(batch_size)
     if batches is None:
         return keras.Model.predict(model, samples.for_keras(batch_size), verbose=verbose, **kwargs)

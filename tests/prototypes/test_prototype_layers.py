@@ -452,10 +452,10 @@ def test_classifier_learns_digits(fitted, four):
 def test_every_loss_trains_all_weights(objective, four):
     (x, y), _ = four
     model = classifier(x, y, objective, learn_latents=True)
-    before = [weight.numpy() for weight in model.head.weights]
+    before = [weight.numpy() for weight in model.head.trainable_weights]
     history = model.fit(x, y, epochs=6, batch_size=32, verbose=0).history["loss"]
     assert history[-1] < 0.8 * history[0]
-    for weight, value in zip(model.head.weights, before, strict=True):
+    for weight, value in zip(model.head.trainable_weights, before, strict=True):
         assert not np.array_equal(weight, value), weight.name
 
 
