@@ -65,7 +65,8 @@ def _if_empty(default: Any) -> BeforeValidator:
 
 def _default(function: Callable[..., Any], name: str) -> Any:
     """Return the default of an argument, so that configurations have the defaults of Python."""
-    return inspect.signature(function).parameters[name].default
+    called = function.__init__ if inspect.isclass(function) else function  # not the ``__new__`` of Keras
+    return inspect.signature(called).parameters[name].default
 
 
 TARGET = _default(SimplexClassifier, "target") or TRAINED_TARGET  # None: that of a network that is trained

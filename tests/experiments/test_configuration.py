@@ -160,7 +160,11 @@ def test_defaults_are_those_of_python(tmp_path):
         for key, (function, argument) in DEFAULTS.items():
             value = operator.attrgetter(key)(config)
             value = value["name"] if isinstance(value, dict) else value
-            default = inspect.signature(function).parameters[argument].default
+            default = (
+                inspect.signature(function.__init__ if inspect.isclass(function) else function)
+                .parameters[argument]
+                .default
+            )
             assert value == ("casimac" if key == "target" else default), key
         (tmp_path / "written.yaml").write_text(config.as_yaml())  # as the folder of a run
         assert load_config(tmp_path / "written.yaml") == config
