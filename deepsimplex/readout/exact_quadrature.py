@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtri
 
-from deepsimplex._utils.portable_operations import erfc, smallest_normal
+from deepsimplex._utils.portable_operations import erfc, portable_format, smallest_normal
+from deepsimplex.readout import tabulated_quadrature
 from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr
 from deepsimplex.readout.score_matrix import noise_floor
 
@@ -26,6 +27,7 @@ from deepsimplex.readout.score_matrix import noise_floor
 # that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
 _DEPTH = {"float32": 9.0, "float64": 28.0}
 _LOG_DEPTH, _LOG_NODES = 40.0, 256
+_LEAST_TABULATED = 64
 # Where panels of the composite rule meet, in standard deviations around every score. The best of n equal scores lies
 # within 4 above them and varies less than each: panels are narrowest there.
 _PANELS = {
@@ -44,6 +46,15 @@ def default_num_points(n: int, dtype: tf.DType) -> int:
     """
     few, more, many = (128, 176, 208) if dtype == tf.float64 else (36, 48, 64)
     return few if n <= 16 else more if n <= 100 else many
+
+
+def is_tabulated(n: int, num_points: int, dtype: tf.DType) -> bool:
+    """Whether the default rule for n scores uses tables, which cost less than nodes for every score.
+
+    They are of single precision, and made of operations that not every export format has.
+    """
+    default = dtype == tf.float32 and num_points == default_num_points(n, dtype)
+    return default and n >= _LEAST_TABULATED and portable_format.get() is None
 
 
 def num_panels(n: int, dtype: tf.DType) -> int:
@@ -70,6 +81,8 @@ def equal_variances(mean: Any, scale: Any, num_points: int, log: bool = False) -
     tensor, shape [N, n]
         Probabilities, of which those that the dtype cannot hold are zero, or logarithms.
     """
+    if is_tabulated(mean.shape[-1], num_points, mean.dtype):
+        return tabulated_quadrature.probabilities(_standardized(mean, scale), log)
     probabilities = _equal_probabilities(*_even_nodes(mean, scale, num_points, _DEPTH[mean.dtype.name]))
     if not log:
         return probabilities
@@ -117,11 +130,15 @@ def unequal_variances(mean: Any, scale: Any, num_points: int, log: bool = False)
     return log_or_else(probabilities, logarithms, (mean, scale))
 
 
+def _standardized(mean: Any, scale: Any) -> Any:
+    """Mean scores [N, n] relative to the best, in standard deviations: the answer depends on differences only."""
+    t = tf.maximum(scale, noise_floor(mean))
+    return (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
+
+
 def _even_nodes(mean: Any, scale: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
     """Standardized mean scores a [N, n], below the best; evenly spaced nodes u [N, Q]; their step [N, 1]."""
-    t = tf.maximum(scale, noise_floor(mean))
-    # Relative to the best score: the answer depends on differences only.
-    a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
+    a = _standardized(mean, scale)
     # Against one rival the integrand of the worst class peaks halfway between the two, with a standard deviation of
     # sqrt(1/2); more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond
     # either end.

@@ -181,28 +181,46 @@ def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Seq
     tensor, shape [N, n]
     """
     least = max(least, smallest_exact(probabilities.dtype))
+    held = probabilities > least
+    return where_known(held, tf.math.log(tf.maximum(probabilities, least)), logarithms, moments)
+
+
+def where_known(known: Any, values: Any, others: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """Values where they are known, elsewhere those of ``others(*arguments)``, which is called if any is needed.
+
+    Which of the two an entry takes depends on that entry alone.
+
+    Parameters
+    ----------
+    known : bool tensor, shape [N, n]
+    values : tensor, shape [N, n]
+    others : callable
+        Computes all values from ``arguments``.
+    arguments : sequence of tensors
+
+    Returns
+    -------
+    tensor, shape [N, n]
+    """
 
     @tf.custom_gradient
-    def compute(probabilities: Any, *moments: Any) -> tuple[Any, Any]:
-        held = probabilities > least
-        all_held = tf.reduce_all(held)
-        direct = tf.math.log(tf.maximum(probabilities, least))
-        answer = tf.cond(all_held, lambda: direct, lambda: tf.where(held, direct, logarithms(*moments)))
+    def compute(values: Any, *arguments: Any) -> tuple[Any, Any]:
+        all_known = tf.reduce_all(known)
+        answer = tf.cond(all_known, lambda: values, lambda: tf.where(known, values, others(*arguments)))
 
         # Computed again, so that nothing but the arguments passes from one branch to the other, as XLA requires.
         def gradient(upstream: Any) -> tuple[Any, ...]:
             nothing = tf.zeros_like(upstream)
-            by_probabilities = tf.where(held, upstream / tf.maximum(probabilities, least), nothing)
 
-            def logarithm_gradients() -> list[Any]:
+            def gradients_of_others() -> list[Any]:
                 with tf.GradientTape() as tape:
-                    tape.watch(moments)
-                    values = logarithms(*moments)
-                return tape.gradient(values, list(moments), tf.where(held, nothing, upstream), "zero")
+                    tape.watch(arguments)
+                    result = others(*arguments)
+                return tape.gradient(result, list(arguments), tf.where(known, nothing, upstream), "zero")
 
-            by_moments = tf.cond(all_held, lambda: [tf.zeros_like(part) for part in moments], logarithm_gradients)
-            return by_probabilities, *by_moments
+            by_arguments = tf.cond(all_known, lambda: [tf.zeros_like(part) for part in arguments], gradients_of_others)
+            return tf.where(known, upstream, nothing), *by_arguments
 
         return answer, gradient
 
-    return compute(probabilities, *moments)
+    return compute(values, *arguments)

@@ -1,5 +1,6 @@
 """Scores S f of a latent point f: their moments under a latent Gaussian, and the decision function of two classes."""
 
+import math
 from collections.abc import Hashable
 from functools import cached_property
 from typing import Any
@@ -15,6 +16,7 @@ from deepsimplex.latent import LatentGaussian
 
 LARGEST = 1e100
 """Largest score of a class, whose squares do not overflow."""
+_LEAST_STAIRCASE = 64
 
 
 def check_scores(scores: ArrayLike | None) -> NDArray[np.float64] | None:
@@ -71,8 +73,11 @@ class Scores:
         Under isotropic noise of variance s^2 the scores then equal, up to a shift common to all of them, independent
         Gaussians of variance alpha s^2: the vertices have alpha = n/(n-1), V^T and I have alpha = 1.
         """
-        gram = self.centered @ self.centered.T
         n = self.num_classes
+        if self._staircase is not None:  # whose columns are orthogonal if they sum to zero, as they do here
+            squares = np.sum(np.square(self.centered), axis=0)
+            return float(squares[0]) if np.allclose(squares, squares[0], rtol=1e-6, atol=0.0) else None
+        gram = self.centered @ self.centered.T
         alpha = float(np.trace(gram)) / (n - 1)
         simplex = alpha * (np.eye(n) - 1.0 / n)
         return alpha if alpha > 0 and np.allclose(gram, simplex, rtol=0.0, atol=1e-6 * alpha) else None
@@ -85,6 +90,26 @@ class Scores:
             return None
         factor = float(self.matrix[0, 0])
         return factor if np.allclose(self.matrix, factor * np.eye(n), rtol=0.0, atol=1e-6 * factor) else None
+
+    @cached_property
+    def _staircase(self) -> tuple[NDArray[np.float64], NDArray[np.float64], bool] | None:
+        """Diagonal d and constants b [n - 1] of S = diag(d) above a row of zeros, plus b_l in all of column l below it.
+
+        The vertices have this form, and the Helmert basis with the order of rows and columns reversed (True). None for
+        scores of another form, and for few classes, whose product with the matrix takes no time.
+        """
+        n, dims = self.matrix.shape
+        if n < _LEAST_STAIRCASE or dims != n - 1:
+            return None
+        for flipped in (False, True):
+            S = self.centered[::-1, ::-1] if flipped else self.centered
+            d, b = S.diagonal(), S[-1]
+            # The last row is below the diagonal in every column.
+            expected = np.tril(np.broadcast_to(b, S.shape), k=-1)
+            expected[range(dims), range(dims)] = d
+            if np.allclose(S, expected, rtol=0.0, atol=1e-12 * np.abs(S).max()):
+                return (d[::-1], b[::-1], True) if flipped else (d, b, False)
+        return None
 
     def independent_moments(self, loc: Any, scale: Any) -> tuple[Any, Any]:
         """Means [N, n] and standard deviations [N, 1] or [N, n] of independent scores."""
@@ -105,7 +130,21 @@ class Scores:
 
     def mean(self, loc: Any) -> Any:
         """Mean scores minus their mean over classes, shape [N, n]."""
-        return tf.matmul(loc, tf.constant(self.centered.T, loc.dtype))
+        if self._staircase is None:
+            return tf.matmul(loc, tf.constant(self.centered.T, loc.dtype))
+        d, b, flipped = self._staircase
+        n, size = self.num_classes, math.isqrt(self.num_classes)
+        blocks = -(-n // size)
+        on_diagonal = tf.pad(loc * tf.constant(d, loc.dtype), [[0, 0], [1, 0] if flipped else [0, 1]])
+        # Sums of b_l f_l over the columns before each row (from it on, if flipped), in blocks and over whole blocks.
+        below = tf.pad(loc * tf.constant(b, loc.dtype), [[0, 0], [0, blocks * size - n + 1]])
+        below = tf.reshape(below, [-1, blocks, size])
+        inside, across = (np.tril(np.ones((k, k))) if flipped else np.triu(np.ones((k, k)), 1) for k in (size, blocks))
+        across -= np.eye(blocks) if flipped else 0.0
+        whole = tf.matmul(tf.reduce_sum(below, axis=2), tf.constant(across, loc.dtype))
+        parts = tf.matmul(tf.reshape(below, [-1, size]), tf.constant(inside, loc.dtype))
+        sums = tf.reshape(parts, [-1, blocks, size]) + whole[:, :, tf.newaxis]
+        return on_diagonal + tf.slice(tf.reshape(sums, [-1, blocks * size]), [0, 0], [-1, n])
 
 
 def difference(mean: Any, factor: Any) -> tuple[Any, Any]:
