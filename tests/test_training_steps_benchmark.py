@@ -31,3 +31,17 @@ def test_steps_without_gpu_use_float32(tmp_path, monkeypatch):
     assert [row["precision"] for row in table["rows"]] == 3 * ["float32"]
     assert table["rows"][0]["beside softmax"] == 1
     assert table["notes"] == ["GPU: none."]
+
+
+@pytest.mark.slow
+def test_features_of_many_classes(monkeypatch):
+    alone = {"target": "vertices", "head": "gaussian"}, "composition"
+    monkeypatch.setattr(training_steps, "LABELS_ALONE", {"alone": alone})
+    table = ResultTable("training.benchmarks.training_steps")
+    x, y = training_steps.gaussian_classes(70, 100)
+    assert set(y) == set(range(70))
+    training_steps.compare(table, "features", ("float32", False), x, y, rounds=1)
+    assert [(row["backbone"], row["method"]) for row in table.rows] == [
+        ("features, 70 classes", training_steps.SOFTMAX),
+        ("features, 70 classes", "alone"),
+    ]

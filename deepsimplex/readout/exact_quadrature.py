@@ -8,7 +8,8 @@ where u is the winning score. One grid in u serves all classes: with F(u) the pr
 distribution functions, the integrand of class y is F times its own phi / Phi, so that a row costs n Q, not n^2 Q.
 
 Probabilities that the dtype can hold come from that product itself. Where they underflow its logarithm is computed,
-at several times the cost, for batches of rows that need it.
+at several times the cost, for batches of rows that need it. For many scores of one variance in single precision,
+``tabulated_quadrature`` takes the place of nodes for every score.
 """
 
 import math
@@ -21,13 +22,12 @@ from scipy.special import ndtri
 from deepsimplex._utils.portable_operations import erfc, portable_format, smallest_normal
 from deepsimplex.readout import tabulated_quadrature
 from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr
-from deepsimplex.readout.score_matrix import noise_floor
+from deepsimplex.readout.score_matrix import MANY_CLASSES, noise_floor
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
 # that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
 _DEPTH = {"float32": 9.0, "float64": 28.0}
 _LOG_DEPTH, _LOG_NODES = 40.0, 256
-_LEAST_TABULATED = 64
 # Where panels of the composite rule meet, in standard deviations around every score. The best of n equal scores lies
 # within 4 above them and varies less than each: panels are narrowest there.
 _PANELS = {
@@ -54,7 +54,12 @@ def is_tabulated(n: int, num_points: int, dtype: tf.DType) -> bool:
     They are of single precision, and made of operations that not every export format has.
     """
     default = dtype == tf.float32 and num_points == default_num_points(n, dtype)
-    return default and n >= _LEAST_TABULATED and portable_format.get() is None
+    return default and n >= MANY_CLASSES and portable_format.get() is None
+
+
+def row_size(n: int, dims: int, num_points: int, dtype: tf.DType) -> int:
+    """Numbers in the largest tensor of a row of ``equal_variances``."""
+    return tabulated_quadrature.row_size(n) if is_tabulated(n, num_points, dtype) else n * num_points
 
 
 def num_panels(n: int, dtype: tf.DType) -> int:

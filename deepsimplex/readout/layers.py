@@ -1,5 +1,6 @@
 """Readouts as Keras layers from latent Gaussians to class probabilities: base class, argmax, softmax, by name."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self, get_args
@@ -19,7 +20,7 @@ from deepsimplex.readout import argmax_readout, softmax_readout
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
 from deepsimplex.readout.formula import ChosenFormula, Formula, check_num_points, choose
 from deepsimplex.readout.left_out_latents import LeftOutLatents
-from deepsimplex.readout.score_matrix import Scores, check_scores, difference
+from deepsimplex.readout.score_matrix import MANY_CLASSES, Scores, check_scores, difference, noise_floor
 from deepsimplex.readout.sobol import gaussian
 from deepsimplex.readout.softmax_readout import SoftmaxMethod
 
@@ -283,14 +284,25 @@ class FormulaReadout(Readout):
         self.built = True
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
-        """Compute class probabilities [N, n]; in training from at most 16 points, unless the formula is cheap."""
+        """Compute class probabilities [N, n].
+
+        In training, unless the formula is cheap, from at most 16 points. Among many classes the noise of so few points
+        would exceed the scores: from ``MANY_CLASSES`` on a closed form takes their place, which is right about the
+        likeliest class under one variance, and approximate about its probability.
+        """
         loc, scale = LatentGaussian.of(latent).tensors()
         chosen = self.formula_for(loc.shape, scale.shape)
         if training and not chosen.formula.cheap:
+            if chosen.scores.num_classes >= MANY_CLASSES:
+                return self._approximation(chosen.scores.mean(loc), chosen.scores.mean_variance(scale))
             sampling = next(formula for formula in self.formulas if formula.method == "quasi_monte_carlo")
             given = self.num_points if chosen.formula is sampling else None
             chosen = replace(chosen, formula=sampling, num_points=min(given or _TRAINING_POINTS, _TRAINING_POINTS))
         return chosen.probabilities(loc, scale, whole=True)
+
+    def _approximation(self, mean: Any, variance: Any) -> Any:
+        """Approximate class probabilities of many scores of means [N, n] and one variance [N, 1]."""
+        raise NotImplementedError
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
@@ -343,6 +355,11 @@ class ArgmaxReadout(FormulaReadout):
         """False: given a latent point the class is certain."""
         return False
 
+    def _approximation(self, mean: Any, variance: Any) -> Any:
+        """Those of Gumbel variables of the same variance in place of Gaussian ones."""
+        deviation = tf.maximum(tf.sqrt(variance), noise_floor(mean))
+        return tf.nn.softmax(math.pi / math.sqrt(6.0) * mean / deviation)
+
     def class_probabilities(self, points: Any) -> Any:
         """One-hot of the highest score at latent points [..., L]."""
         scores = self.score(points)
@@ -385,6 +402,12 @@ class SoftmaxReadout(FormulaReadout):
     """
 
     formulas, methods = softmax_readout.FORMULAS, get_args(SoftmaxMethod)
+
+    def _approximation(self, mean: Any, variance: Any) -> Any:
+        """Expected logistic function of each score, beside the mean of the sum of the others' exponentials."""
+        others = tf.math.log(tf.maximum(1.0 - tf.nn.softmax(mean), smallest_normal(mean.dtype)))
+        others += tf.reduce_logsumexp(mean, axis=-1, keepdims=True) + 0.5 * variance
+        return tf.nn.softmax(tf.math.log_sigmoid((mean - others) / tf.sqrt(1.0 + math.pi / 8.0 * variance)))
 
     def class_probabilities(self, points: Any) -> Any:
         """Softmax of the scores at latent points [..., L]."""

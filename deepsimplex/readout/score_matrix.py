@@ -16,7 +16,8 @@ from deepsimplex.latent import LatentGaussian
 
 LARGEST = 1e100
 """Largest score of a class, whose squares do not overflow."""
-_LEAST_STAIRCASE = 64
+MANY_CLASSES = 64
+"""From this number of classes on, time and memory that grow with its square, or with nodes for each, are avoided."""
 
 
 def check_scores(scores: ArrayLike | None) -> NDArray[np.float64] | None:
@@ -99,7 +100,7 @@ class Scores:
         scores of another form, and for few classes, whose product with the matrix takes no time.
         """
         n, dims = self.matrix.shape
-        if n < _LEAST_STAIRCASE or dims != n - 1:
+        if n < MANY_CLASSES or dims != n - 1:
             return None
         for flipped in (False, True):
             S = self.centered[::-1, ::-1] if flipped else self.centered
@@ -127,6 +128,16 @@ class Scores:
         else:
             factor = tf.matmul(S, tf.linalg.band_part(scale, -1, 0))
         return self.mean(loc), factor
+
+    def mean_variance(self, scale: Any) -> Any:
+        """Mean variance of the scores [N, 1], of independent ones under one variance, without their covariance."""
+        if len(scale.shape) == 2:  # broadcast: a single standard deviation is that of all dimensions
+            squares = np.sum(np.square(self.centered), axis=0) / (self.num_classes - 1)
+            return tf.reduce_sum(tf.square(scale) * tf.constant(squares, scale.dtype), axis=-1, keepdims=True)
+        gram = self.centered.T @ self.centered / (self.num_classes - 1)
+        factor = tf.linalg.band_part(scale, -1, 0)
+        products = factor * tf.matmul(tf.constant(gram, scale.dtype), factor)
+        return tf.reduce_sum(products, axis=[1, 2])[:, tf.newaxis]
 
     def mean(self, loc: Any) -> Any:
         """Mean scores minus their mean over classes, shape [N, n]."""

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 # Largest score that wins with a probability that counts among 10 000 classes, and how far below half of the worst
 # score's margin nodes begin.
 _TOP, _MARGIN = 6.6, 3.0
-# Degrees of the polynomials of log Phi and the hazard rate, and of log H. Many classes multiply the errors of the first.
+# Degrees of the polynomials of log Phi and the hazard rate, whose errors add up over classes, and of log H.
 _CLASS_DEGREE, _MASS_DEGREE = 4, 3
 
 
@@ -101,7 +101,12 @@ def _near() -> _Grid:
 
 def _far() -> _Grid:
     """Cells for the logarithms of smaller ones."""
-    return _grid(12.0, 7, 1.0 / 6.0, 0.17)
+    return _grid(12.0, 7, 0.25, 0.2)
+
+
+def row_size(n: int) -> int:
+    """Numbers in the largest tensor of a row of ``probabilities``."""
+    return (_CLASS_DEGREE + 1) * max(n, _far().cells)
 
 
 def probabilities(a: Any, log: bool) -> Any:
@@ -117,7 +122,7 @@ def probabilities(a: Any, log: bool) -> Any:
     Returns
     -------
     tensor, shape [N, n]
-        Errors are below 2e-6, those of logarithms below 1e-5 of the logarithm.
+        Errors are below 2e-6, those of logarithms below 1e-5, or 3e-5 of logarithms below -30.
     """
     near = _near()
     log_masses = _log_masses(a, near)
@@ -132,8 +137,8 @@ def _sum(masses: Any) -> Any:
     """Sums over rows [N, n], shape [N, 1], of sums over parts: single precision would lose a thousand equal terms."""
     n = masses.shape[1]
     size = math.isqrt(n)
-    padded = tf.pad(masses, [[0, 0], [0, -n % size]])
-    return tf.reduce_sum(tf.reduce_sum(tf.reshape(padded, [-1, padded.shape[1] // size, size]), axis=2), axis=1)[:, tf.newaxis]
+    parts = tf.reshape(tf.pad(masses, [[0, 0], [0, -n % size]]), [-1, -(-n // size), size])
+    return tf.reduce_sum(tf.reduce_sum(parts, axis=2), axis=1, keepdims=True)
 
 
 def _log_masses(a: Any, grid: _Grid, extended: bool = False) -> Any:

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from deepsimplex.geometry import helmert
+from deepsimplex.geometry import helmert, vertices
 from deepsimplex.readout import ArgmaxReadout, SoftmaxReadout, argmax, softmax
 
 SCALES = {"isotropic": (1,), "diagonal": (3,), "full": (3, 3)}
@@ -123,6 +123,23 @@ def test_training_uses_few_points_unless_formula_is_cheap():
     np.testing.assert_array_equal(SoftmaxReadout()(shared, training=True), sampled)
     two_classes = {"loc": latent["loc"][:, :1], "scale": shared["scale"]}
     np.testing.assert_array_equal(SoftmaxReadout()(two_classes, training=True), SoftmaxReadout()(two_classes))
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("readout", [ArgmaxReadout, SoftmaxReadout])
+def test_training_of_many_classes_tells_the_likeliest_class(readout, kind):
+    n, rows = 100, 30
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, n, rows)
+    loc = 8.0 * vertices(n)[label] + 0.1 * rng.normal(size=(rows, n - 1))
+    shape = {"isotropic": (rows, 1), "diagonal": (rows, n - 1), "full": (rows, n - 1, n - 1)}[kind]
+    scale = np.broadcast_to(np.eye(n - 1) if kind == "full" else 1.0, shape)
+    latent = {"loc": tf.constant(loc, tf.float32), "scale": tf.constant(scale, tf.float32)}
+    p = readout()(latent, training=True).numpy()
+    exact = readout()({**latent, "scale": tf.ones((rows, 1))}).numpy()
+    assert (p.argmax(axis=1) == label).all()
+    likelihood, expected = (np.log(shares[np.arange(rows), label]).mean() for shares in (p, exact))
+    assert likelihood == pytest.approx(expected, abs=0.02)
 
 
 @pytest.mark.slow
