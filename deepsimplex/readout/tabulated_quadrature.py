@@ -215,8 +215,11 @@ def _mass_polynomials(F: Any, grid: _Grid) -> Any:
     exponents = F[:, tf.newaxis] + tf.constant(grid.log_middle)  # [N, blocks, Q]
     peak = tf.stop_gradient(tf.reduce_max(exponents, axis=-1, keepdims=True))
     weights = tf.transpose(tf.exp(exponents - peak), [1, 0, 2])
-    H, H1 = (tf.transpose(tf.matmul(weights, tf.constant(part)), [1, 0, 2]) for part in (grid.ratio, grid.slope))
-    L, D = tf.math.log(H) + peak, 0.5 * grid.width * H1 / H
+    log_H, log_slope = (
+        tf.math.log(tf.transpose(tf.matmul(weights, tf.constant(part)), [1, 0, 2])) for part in (grid.ratio, grid.slope)
+    )
+    # A difference of logarithms, whose gradient has no squares that would overflow.
+    L, D = log_H + peak, 0.5 * grid.width * tf.exp(log_slope - log_H)
     # Values at the upper and at the lower ends of the cells. Slices, whose gradients are faster than those of indexing.
     size = [-1, -1, L.shape[2] - 1]
     (L, L_low), (D, D_low) = ([tf.slice(part, [0, 0, start], size) for start in (0, 1)] for part in (L, D))
