@@ -258,6 +258,7 @@ def embedding_network():
 
 
 ESTIMATORS = {
+    "closed form": ds.SimplexGaussianProcess,
     "exact": lambda: ds.SimplexGaussianProcess("ilr", max_iter=1),
     "collapsed": lambda: ds.SimplexGaussianProcess("casimac", "collapsed", inducing=5, max_iter=1),
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=5, epochs=1),

@@ -1,6 +1,6 @@
 """Regression on labels in closed form as a Keras layer: given features in, a Gaussian over latent space out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -17,6 +17,7 @@ from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import FeatureKernel, squared_distances
 from deepsimplex.kernels.closed_form import one_hot
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutLatents
 from deepsimplex.samples import Samples
 from deepsimplex.targets import TARGETS, Target
@@ -157,6 +158,7 @@ class ClosedFormHead(Head):
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         seed: int = 0,
+        transformations: Sequence[kernels.Transformation] = kernels.TRANSFORMATIONS,
     ) -> LeftOutLatents:
         """Choose kernel, noise and transformation by left-out samples, and set the weights.
 
@@ -175,6 +177,8 @@ class ClosedFormHead(Head):
             left out together, one of weight zero not at all.
         seed : int
             Seed of all draws. Default 0.
+        transformations : sequence of str
+            Transformations of the features among which is chosen; see ``kernels.ClosedForm``. Default: all.
 
         Returns
         -------
@@ -187,7 +191,7 @@ class ClosedFormHead(Head):
             For features that are not finite, not of rank 2 or of another size, invalid labels, and groups of another
             length.
         """
-        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        samples = _labeled(x, y, sample_weight)
         if groups is not None:
             groups = np.asarray(groups)
             if samples.is_stream or groups.shape != (samples.num_rows,):
@@ -203,7 +207,9 @@ class ClosedFormHead(Head):
                 row += len(counted)
                 yield features, labels, part
 
-        result = kernels.ClosedForm.solve(blocks, self.num_classes, self.inducing, seed=seed)
+        result = kernels.ClosedForm.solve(
+            blocks, self.num_classes, self.inducing, seed=seed, transformations=transformations
+        )
         used = result.used
         if not used.all():
             warn_caller(
@@ -239,8 +245,8 @@ class ClosedFormHead(Head):
             For a head that is not solved, and as ``solve``.
         """
         changes: _Changes | None = []
-        regression = self._regression()
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        regression = self.regression
+        for features, labels, _ in self._features(_labeled(x, y), backbone):
             Y = one_hot(labels, self.num_classes)
             exact = regression.num_rows == len(regression.points)
             if exact and regression.num_rows + len(features) <= self.inducing:
@@ -272,13 +278,13 @@ class ClosedFormHead(Head):
         ValueError
             For a head that is not solved, for a sample that it was not solved with, and for all its samples.
         """
-        regression, signatures = self._regression(), self.signatures
+        regression, signatures = self.regression, self.signatures
         if len(signatures) != regression.num_rows:
             raise ValueError(
                 "forget recognizes samples by what files hold and get_weights does not: load the head from a file"
             )
         changes: _Changes | None = []
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        for features, labels, _ in self._features(_labeled(x, y), backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
@@ -298,6 +304,14 @@ class ClosedFormHead(Head):
         self.signatures = signatures
         self._set_weights(regression, float(self.unit), changes)
         return self
+
+    def with_inducing(self, inducing: int) -> "ClosedFormHead":
+        """Return a copy of a solved head with room for another number of inducing rows, at least as many as it has."""
+        other = type(self).from_config({**self.get_config(), "inducing": inducing})
+        other.build((None, self.center.shape[0]))
+        other._set_weights(self.regression, float(self.unit))
+        other.signatures = self.signatures
+        return other
 
     def _features(
         self, samples: Samples, backbone: Callable[..., Any] | None
@@ -320,8 +334,9 @@ class ClosedFormHead(Head):
         numbers = one_hot(labels, self.num_classes) @ np.arange(1.0, self.num_classes + 1)
         return np.column_stack([features @ directions, numbers * np.maximum(np.linalg.norm(features, axis=1), 1.0)])
 
-    def _regression(self) -> kernels.LabelRegression:
-        """Return the regression that the weights hold, the one of the last call if they are its own still."""
+    @property
+    def regression(self) -> kernels.LabelRegression:
+        """Regression that the weights hold: that of the last call if they are still its weights."""
         if not self.adapted:
             raise ValueError("the head must be solved first: call solve(x, y)")
         numbers = np.asarray(self.kernel_numbers, np.float64)
@@ -371,6 +386,17 @@ class ClosedFormHead(Head):
         self.unit.assign(unit)
         self.adapted, self._last = True, regression
 
+    def predict(self, features: NDArray[np.float64]) -> LatentGaussian:
+        """Return the latents of features [N, d] as ``call`` does, in double precision by NumPy."""
+        mean, variance = self.regression.predict(features)
+        return LatentGaussian(
+            mean @ self._positions, np.hypot(float(self.unit) * np.sqrt(variance)[:, None], self.scale_floor)
+        )
+
+    def predict_means(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the means [N, L] of the latents alone, which takes O(M (d + L)) a row."""
+        return self.regression.locations(features, self._positions)
+
     def save_own_variables(self, store: Any) -> None:
         """Save the weights, ``adapted``, and what ``forget`` recognizes samples by."""
         super().save_own_variables(store)
@@ -414,6 +440,11 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
+    """Check labeled samples, unless they are ``Samples`` already."""
+    return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
 
 
 def _change(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky, sums
@@ -32,7 +33,10 @@ class _Choice(NamedTuple):
 
 
 class LabelLikelihood:
-    """Likelihood of labels given regressed labels, by softmax(a q + g log softplus(t q)) with the likeliest a and g.
+    """Likelihood of labels given regressed labels, by softmax(a q + g log softplus(t q)) with the likeliest a, g >= 0.
+
+    Left out, a row takes its label from the mean of all: with negative numbers balanced labels would be predicted from
+    that alone.
 
     Parameters
     ----------
@@ -75,7 +79,9 @@ class LabelLikelihood:
             weighted = columns * p
             means = weighted.sum(axis=2)
             hessian = np.tensordot(weighted, columns, ([1, 2], [1, 2])) - (means / self._totals[:, 0]) @ means.T
-            numbers = numbers - np.linalg.solve(hessian + 1e-4 * np.eye(2), gradient)
+            # The least of the quadratic approximation among numbers that are not negative.
+            factor = np.linalg.cholesky(hessian + 1e-4 * np.eye(2))
+            numbers = nnls(factor.T, np.linalg.solve(factor, factor @ (factor.T @ numbers) - gradient))[0]
         log_p = log_softmax(np.tensordot(self._numbers, columns, 1))
         return -np.sum(self._labels * log_p, axis=1)
 

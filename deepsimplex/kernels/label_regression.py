@@ -175,6 +175,15 @@ class LabelRegression:
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Regressed(mean, variance)
 
+    def locations(self, X: NDArray[Any], positions: Array) -> Array:
+        """Return latent means [N, L] at features X [N, d], by kernel values alone: no variances are computed."""
+        weights = self.loc_weights(positions)
+        parts = [
+            self.kernel(self.kernel.transform(np.asarray(x, np.float64)), self.points) @ weights
+            for (x,) in self._blocks(X)
+        ]
+        return np.concatenate(parts)
+
     def loc_weights(self, positions: Array) -> Array:
         """Return W [M, L]: latents of positions [n, L] have the mean W^T k(x), with k(x) [M] as in ``reduction``."""
         return solve_triangular(self._factor, self._weights @ positions, lower=True, trans=1)

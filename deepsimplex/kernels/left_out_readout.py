@@ -22,7 +22,7 @@ PENALTIES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 
 @dataclass(frozen=True, eq=False)
 class LeftOutReadout:
-    """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of scores s [N, n].
+    """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of scores s [N, n], with a, g >= 0.
 
     The logarithm turns regressed labels, which are shares of the classes, into log-probabilities; where it is not
     needed g is near zero. The matrix is A = R W^T, with R [n, r] fitted and W [n, r] the scores' leading directions.
@@ -224,8 +224,10 @@ def _minimize(objective: Callable[[Array], tuple[float, Array]], start: Array, u
         loss, gradient = objective(values * unit)
         return loss, gradient * unit
 
+    # a and g, which come first, are not negative: see ``LabelLikelihood``.
+    bounds = [(0.0, None)] * 2 + [(None, None)] * (len(start) - 2)
     options = {"maxiter": 200, "ftol": ftol}
-    return minimize(scaled, start / unit, jac=True, method="L-BFGS-B", options=options).x * unit
+    return minimize(scaled, start / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x * unit
 
 
 def _leading_directions(scores: Array, rank: int) -> Array:
