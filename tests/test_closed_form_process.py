@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import deepsimplex as ds
 from deepsimplex._utils import memory
 from deepsimplex.estimators import gaussian_process
+from deepsimplex.estimators.label_process import SmoothClip
 from deepsimplex.kernels import LabelRegression
 from tests.fresh_process import run
 from training.robustness.estimator_checks import CASES
@@ -37,14 +38,15 @@ def classifier():
 def test_left_out_probabilities_equal_refitting(groups):
     classifier = ds.SimplexGaussianProcess().fit(X, y, groups=groups)
     head = ds.heads.ClosedFormHead(3, len(X), dtype="float64")
-    left_out = head.solve(X, y, groups=groups, transformations=["standardized"])
+    features = SmoothClip.of(X)(X)
+    left_out = head.solve(features, y, groups=groups, transformations=["standardized"])
     kernel, noise, Y = head.regression.kernel, head.regression.noise, np.eye(3)[y]
     units = np.arange(len(X)) if groups is None else groups
     loc = np.empty((len(X), 2))
     for unit in np.unique(units):
         rows = units == unit
-        refitted = LabelRegression(kernel, kernel.transform(X), 3).add(X[~rows], Y[~rows]).solve(noise)
-        loc[rows] = refitted.predict(X[rows]).mean @ ds.geometry.vertices(3)
+        refitted = LabelRegression(kernel, kernel.transform(features), 3).add(features[~rows], Y[~rows])
+        loc[rows] = refitted.solve(noise).predict(features[rows]).mean @ ds.geometry.vertices(3)
     np.testing.assert_allclose(left_out.loc, loc, atol=1e-8)
     p = ds.readout.LeftOutSoftmax(ds.geometry.vertices(3), dtype="float64").cross_fit(left_out._replace(loc=loc))
     np.testing.assert_allclose(classifier.loo_proba_, p, atol=1e-6)
@@ -99,6 +101,23 @@ def test_groups_of_another_shape_raise(groups):
         ds.SimplexGaussianProcess().fit(X, y, groups=groups)
 
 
+def test_groups_that_are_missing_raise():
+    with pytest.raises(ValueError, match="groups must not be NaN; found NaN in row 2"):
+        ds.SimplexGaussianProcess().fit(X, y, groups=np.where(np.arange(60) == 2, np.nan, GROUPS))
+
+
+def test_features_whose_squares_overflow_raise():
+    with pytest.raises(ValueError, match=r"features must be at most 1e\+150 in size; found .*e\+303"):
+        ds.SimplexGaussianProcess(scale_features=False).fit(1e300 * X, y)
+
+
+def test_outliers_do_not_hide_the_other_values(classifier):
+    """A value far away in every column makes up its standard deviation."""
+    outliers = np.concatenate([X, 1e9 * np.diag(np.arange(1.0, 14.0))])
+    p = ds.SimplexGaussianProcess().fit(outliers, np.concatenate([y, np.arange(13) % 3])).predict_proba(X_TEST)
+    assert np.mean(p.argmax(axis=1) == y_TEST) > 0.9
+
+
 def test_groups_beside_a_named_target_raise():
     with pytest.raises(ValueError, match="groups must be given with target='auto' only; found target='ilr'"):
         ds.SimplexGaussianProcess("ilr").fit(X, y, groups=GROUPS)
@@ -140,11 +159,11 @@ def test_one_hot_labels_equal_class_numbers(classifier):
     np.testing.assert_allclose(one_hot.predict_proba(X_TEST), classifier.predict_proba(X_TEST), atol=1e-9)
 
 
-def test_features_are_standardized_unless_told_otherwise(classifier):
-    center, width = X.mean(axis=0), X.std(axis=0)
-    scaled = ds.SimplexGaussianProcess(scale_features=False).fit((X - center) / width, y)
-    p = classifier.predict_proba(X_TEST)
-    np.testing.assert_allclose(scaled.predict_proba((X_TEST - center) / width), p, atol=1e-4)
+def test_units_of_features_do_not_matter_unless_told_otherwise(classifier):
+    units, p = np.logspace(-150, 150, 13), classifier.predict_proba(X_TEST)
+    np.testing.assert_allclose(
+        ds.SimplexGaussianProcess().fit(X * units, y).predict_proba(X_TEST * units), p, atol=1e-4
+    )
     assert np.abs(ds.SimplexGaussianProcess(scale_features=False).fit(X, y).predict_proba(X_TEST) - p).max() > 0.1
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.parameters import constructor_parameters
 from deepsimplex._utils.validation import check_choice, check_flag, check_sample_weight, check_whole
-from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, floored, seed_of
+from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
 from deepsimplex.estimators.checked_data import checked_labels, readable_rows, training_samples
 from deepsimplex.estimators.label_process import INDUCING, LabelPosterior, LabelProcess
 from deepsimplex.estimators.latent_classifier import LatentClassifier
@@ -53,7 +53,7 @@ class PosteriorMixin(Saved):
     # Arguments of both constructors.
     _: KW_ONLY
     ard: bool = False
-    inducing: int | ArrayLike = 200
+    inducing: int | ArrayLike | None = 200
     separate_inducing: bool = False
     epochs: int = 30
     batch_size: int | None = None
@@ -190,7 +190,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     ard, noise
         Of a named target; see ``deepsimplex.gp.GaussianProcess``.
     scale_features : bool
-        Whether features are standardized first. Default True.
+        Whether features are standardized first, with ``target="auto"`` after outliers were drawn in smoothly, to within
+        three robust standard deviations of the median. Default True.
     max_iter, n_restarts
         For "exact" and "collapsed" with a named target; see ``deepsimplex.gp.GaussianProcess``.
     inducing : int or array_like, shape [M, d], optional
@@ -276,6 +277,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     readout: str | None = None
     max_iter: int = 200
     n_restarts: int = 0
+    smoothing_: float | None = field(init=False)
+    smoothing_scores_: dict[float, float] = field(init=False)
 
     @property
     def _is_closed_form(self) -> bool:
@@ -401,7 +404,9 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         self.inference_ = "exact" if process.inducing >= N else "collapsed"
         self.regressor_, self.n_iter_ = process, process.n_iter_
         self.loo_rows_, self.loo_rows_proba_ = rows[left_out.rows], p
-        self.loo_score_ = float(np.sum(left_out.labels * floored(np.log(p))) / np.sum(left_out.labels))
+        self.loo_score_ = float(
+            np.sum(left_out.labels * np.log(np.maximum(p, np.finfo(float).tiny))) / np.sum(left_out.labels)
+        )
         self.num_rows_ = N if sample_weight is None else len(np.ravel(np.asarray(sample_weight)))
 
     def _forget_left_out(self) -> None:
@@ -451,7 +456,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             first = clone(self)
             first.classes = self.classes if classes is None else classes
             first.fit(X, y, sample_weight)
-            vars(self).update({name: value for name, value in vars(first).items() if name.endswith("_")})
+            self.__dict__.update({name: value for name, value in vars(first).items() if name.endswith("_")})
             return self
         samples = self._labeled_samples(X, y, sample_weight)
         return self._changed("partial_fit", self._label_posterior.extended(samples, self._regressor(0).inducing))
@@ -513,11 +518,11 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             return
         check_is_fitted(self)
         for block in self._blocks(X):
-            loc = self._label_posterior.head.predict_means(block)
+            loc = self._label_posterior.predict_means(block)
             yield self._readout.predict(self._adjusted(LatentGaussian(loc, np.ones((len(loc), 1))), block), log)
 
     @property
-    def _formats(self) -> tuple[str, ...]:
+    def _formats(self) -> tuple[str, ...]:  # type: ignore[override]
         return (*super()._formats, "litert") if self._is_closed_form else super()._formats
 
     def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:

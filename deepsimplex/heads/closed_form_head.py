@@ -24,6 +24,8 @@ from deepsimplex.targets import TARGETS, Target
 
 # Random projections of the features of a sample by which ``forget`` recognizes it, and the relative tolerance.
 _PROJECTIONS, _TOLERANCE = 4, 1e-5
+# Largest absolute value of features, whose squares must be finite.
+_LARGEST = 1e150
 # Signs and matrices C of ``LabelRegression.reduction_change``.
 _Changes = list[tuple[int, NDArray[np.float64]]]
 
@@ -196,6 +198,10 @@ class ClosedFormHead(Head):
             groups = np.asarray(groups)
             if samples.is_stream or groups.shape != (samples.num_rows,):
                 raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+            if missing := np.flatnonzero(groups != groups).tolist():
+                raise ValueError(
+                    f"groups must not be NaN; found NaN in row {missing[0]}. Samples alone are groups, too"
+                )
         signatures: list[NDArray[np.float64]] = []
 
         def blocks() -> Iterator[kernels.Block]:
@@ -319,6 +325,8 @@ class ClosedFormHead(Head):
         """Read features [B, d] and labels, times weights, of samples in blocks, check them, and say which count."""
         for batch, labels, *weights in samples.blocks():
             features = compute_features(batch, backbone)
+            if np.abs(features).max(initial=0.0) > _LARGEST:
+                raise ValueError(f"features must be at most {_LARGEST:g} in size; found {np.abs(features).max():g}")
             self._build_for(features)
             labels = check_labels(labels, self.num_classes, rows=len(features), soft=True)[0]
             counted = np.ones(len(features), bool)
