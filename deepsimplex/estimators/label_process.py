@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -224,9 +224,8 @@ class LabelProcess:
         p : ndarray, shape [R, n]
             Class probabilities of the rows that were left out.
         """
-        clip, transformation = None, cast(Transformation, "raw")
-        if self.scale_features:
-            clip, transformation = SmoothClip.of(samples.draw(ROWS, self.random_state).columns[0]), "standardized"
+        clip = SmoothClip.of(samples.draw(ROWS, self.random_state).columns[0]) if self.scale_features else None
+        transformation: Transformation = "raw" if clip is None else "standardized"
         posterior = LabelPosterior.unsolved(num_classes, min(self.inducing, samples.num_rows), clip)
         left_out = posterior.head.solve(
             posterior.clipped_samples(samples),
