@@ -184,7 +184,7 @@ def one_hot(y: NDArray[Any], num_classes: int) -> Array:
 
 def _drawn_rows(
     blocks: Blocks, num_classes: int, rng: np.random.Generator
-) -> tuple[tuple[Array, Array, NDArray[Any] | None], NDArray[np.int64], int]:
+) -> tuple[tuple[NDArray[Any], Array, NDArray[Any] | None], NDArray[np.int64], int]:
     """Draw at most ``ROWS`` rows, whole groups if there are any; also return their positions, and count all rows."""
     groups = None
     most = min(ROWS, max(_SHARES // num_classes, 1))
@@ -201,7 +201,7 @@ def _drawn_rows(
         X, y, groups, rows = _whole_groups(blocks, rest[0], most)
     elif rest:
         groups = rest[0]
-    return (np.asarray(X, np.float64), one_hot(y, num_classes), groups), rows, draw.given
+    return (X, one_hot(y, num_classes), groups), rows, draw.given
 
 
 def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArray[Any], ...]:
@@ -229,7 +229,7 @@ def _has_others(Y: Array, groups: NDArray[Any] | None) -> NDArray[np.bool_]:
 
 
 def _chosen_kernel(
-    X: Array,
+    X: NDArray[Any],
     Y: Array,
     groups: NDArray[Any] | None,
     used: NDArray[np.bool_],

@@ -1,6 +1,6 @@
 """Gaussian process regression on labels in closed form, with exact leave-one-out."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -87,28 +87,33 @@ class LabelRegression:
         self.kernel = kernel
         self.points = points
         M = len(points)
-        self._factor = jittered_cholesky(self._kernel_values(self.points))
+        self._factor = jittered_cholesky(self._kernel_values(self.points, np.asarray)[0])
         self.gram, self.moments = np.zeros((M, M)), np.zeros((M, num_classes))
         self.num_rows = 0
 
     def basis(self, X: NDArray[Any]) -> tuple[Array, Array]:
         """Return phi [N, M] of features X [N, d], and the variances outside of its span, k(x, x) - |phi|^2 [N]."""
-        return self.basis_of(self.kernel.transform(np.asarray(X, np.float64)))
+        return self._basis(X, self.kernel.transform)
 
     def basis_of(self, U: Array) -> tuple[Array, Array]:
         """Return the same as ``basis`` of rows U [N, d] that are transformed already."""
-        k = self._kernel_values(U)
-        phi = solve_triangular(self._factor, k.T, lower=True, overwrite_b=True, check_finite=False).T
-        return phi, np.maximum(self.kernel.variance(U) - _squared_lengths(phi), 0.0)
+        return self._basis(U, np.asarray)
 
-    def _kernel_values(self, U: Array) -> Array:
-        """Kernel values [N, M] of transformed rows and inducing rows."""
-        values, squares = np.empty((len(U), len(self.points))), np.sum(self.points * self.points, axis=1)
-        size = max(_KERNEL_BLOCK // len(self.points), 1)
-        for start in range(0, len(U), size):
-            u = U[start : start + size]
-            values[start : start + size] = self.kernel.of_products(u, u @ self.points.T, squares)
-        return values
+    def _basis(self, X: NDArray[Any], transform: Callable[[NDArray[Any]], Array]) -> tuple[Array, Array]:
+        values, variance = self._kernel_values(X, transform)
+        phi = solve_triangular(self._factor, values.T, lower=True, overwrite_b=True, check_finite=False).T
+        return phi, np.maximum(variance - _squared_lengths(phi), 0.0)
+
+    def _kernel_values(self, X: NDArray[Any], transform: Callable[[NDArray[Any]], Array]) -> tuple[Array, Array]:
+        """Kernel values [N, M] of rows and inducing rows, and the rows' variances [N]."""
+        values, variance = np.empty((len(X), len(self.points))), np.empty(len(X))
+        squares = np.sum(self.points * self.points, axis=1)
+        size = max(_KERNEL_BLOCK // max(self.points.shape), 1)
+        for start in range(0, len(X), size):
+            rows = slice(start, start + size)
+            u = transform(X[rows])
+            values[rows], variance[rows] = self.kernel.of_products(u, u @ self.points.T, squares), self.kernel.variance(u)
+        return values, variance
 
     def basis_of_points(self) -> tuple[Array, Array]:
         """Return the same of the inducing rows themselves, from the factor alone.
