@@ -112,7 +112,10 @@ class LabelRegression:
         for start in range(0, len(X), size):
             rows = slice(start, start + size)
             u = transform(X[rows])
-            values[rows], variance[rows] = self.kernel.of_products(u, u @ self.points.T, squares), self.kernel.variance(u)
+            values[rows], variance[rows] = (
+                self.kernel.of_products(u, u @ self.points.T, squares),
+                self.kernel.variance(u),
+            )
         return values, variance
 
     def basis_of_points(self) -> tuple[Array, Array]:

@@ -81,3 +81,18 @@ def test_extreme_scores_give_finite_logits():
     scores, labels = confused_scores(50)
     readout = LeftOutReadout.fit(scores, labels, penalties=[1.0])
     assert np.isfinite(readout.logits(np.array([[-1e6, 1e6, 0.0, 1.0]]))).all()
+
+
+@pytest.mark.parametrize(
+    ("noise", "told", "spread"), [(0.4, 1.0, True), (0.01, 1.0, False), (0.1, 0.5, False)], ids=["", "right", "told"]
+)
+def test_missed_rows_make_probabilities_less_sure(noise, told, spread):
+    """Not where no row is missed, nor where scores tell which rows are missed."""
+    rng = np.random.default_rng(0)
+    labels = np.eye(4)[rng.integers(4, size=1000)]
+    scores = labels * (rng.uniform(size=(1000, 1)) < told) + noise * rng.normal(size=(1000, 4))
+    fold = np.arange(1000) % 4 == 0
+    plain = LeftOutReadout.fit(scores, labels, penalties=[np.inf])
+    readout = LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)], penalties=[np.inf])
+    difference = np.mean(plain(scores).max(axis=1) - readout(scores).max(axis=1))
+    assert difference > 1e-3 if spread else difference == 0.0
