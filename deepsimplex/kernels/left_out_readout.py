@@ -95,7 +95,8 @@ class LeftOutReadout:
         if folds:
             parts = [(affine(kept, labels[~held]), affine(others, labels[held])) for kept, others, held in folds]
             penalty, loss = _choose_penalty(parts, penalties)
-            share = _SPREAD * np.mean(scores.argmax(axis=1) != labels.argmax(axis=1)) ** 2
+            missed = scores.argmax(axis=1) != labels.argmax(axis=1)
+            share = _SPREAD * np.average(missed, weights=labels.sum(axis=1)) ** 2
             spread = [(others.spread(share), held) for others, held in parts]
             if _choose_penalty(spread, [penalty])[1] < loss + _TOLERATED:
                 whole = whole.spread(share)
@@ -170,8 +171,9 @@ class _Affine:
 
     def spread(self, share: float) -> "_Affine":
         """Return the likelihood with a share of the labels spread over all classes."""
-        *columns, labels = self._columns
-        return _Affine(*columns, (1.0 - share) * labels + share * self._totals / self.num_classes)
+        scores, logarithms, projected, labels = self._columns
+        even = self._totals / self.num_classes
+        return _Affine(scores, logarithms, projected, (1.0 - share) * labels + share * even)
 
     def evaluate(self, values: Array) -> tuple[float, Array]:
         """Return the negative log-likelihood and its gradient; without R where the values end before it."""

@@ -96,3 +96,17 @@ def test_missed_rows_make_probabilities_less_sure(noise, told, spread):
     readout = LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)], penalties=[np.inf])
     difference = np.mean(plain(scores).max(axis=1) - readout(scores).max(axis=1))
     assert difference > 1e-3 if spread else difference == 0.0
+
+
+def test_weighted_rows_equal_repeated_rows():
+    scores, labels = confused_scores(60)
+    counts = np.random.default_rng(1).integers(1, 4, size=60)
+    rows, fold = np.repeat(np.arange(60), counts), np.arange(60) % 4 == 0
+
+    def fit(rows, labels):
+        part = fold[rows]
+        folds = [(scores[rows][~part], scores[rows][part], part)]
+        return LeftOutReadout.fit(scores[rows], labels, folds, penalties=[np.inf])
+
+    weighted, repeated = fit(np.arange(60), labels * counts[:, None]), fit(rows, labels[rows])
+    np.testing.assert_allclose(weighted(scores), repeated(scores), atol=0.01)
