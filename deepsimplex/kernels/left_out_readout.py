@@ -19,8 +19,8 @@ _OFFSET_DEVIATION = 1.0
 # Penalties of the matrix among which is chosen, from one that allows none.
 PENALTIES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 # Share of the labels that is spread over all classes, in units of the squared rate of left-out rows whose class is not
-# the likeliest; and the log-likelihood that folds may lose by it.
-_SPREAD, _TOLERATED = 1 / 3, 3.0
+# the likeliest; and the share by which the folds' negative log-likelihood may grow by it.
+_SPREAD, _TOLERATED = 1 / 3, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class LeftOutReadout:
             missed = scores.argmax(axis=1) != labels.argmax(axis=1)
             share = _SPREAD * np.average(missed, weights=labels.sum(axis=1)) ** 2
             spread = [(others.spread(share), held) for others, held in parts]
-            if _choose_penalty(spread, [penalty])[1] < loss + _TOLERATED:
+            if _choose_penalty(spread, [penalty])[1] < (1.0 + _TOLERATED) * loss:
                 whole = whole.spread(share)
         (a, g), offset, R = whole.minimize(penalty)
         numbers = np.array([a / unit, g, t / unit, c])
