@@ -174,13 +174,13 @@ class KernelChoice:
             phi = solve_triangular(factor, K, lower=True, check_finite=False).T
             path = NoisePath(*sums(phi, self.Y), phi, self.Y, self.groups)
             likelihood = LabelLikelihood(self.Y, self.used)
-            loss, self._noise = likeliest_noise(path, likelihood, self._noise, [2])
+            loss, self._noise = likeliest_noise(path, likelihood, self._noise)
             self._scores[choice] = loss, self._noise, likelihood.losses(path(NOISES[self._noise]))
         return self._scores[choice][0]
 
 
 def likeliest_noise(
-    left_out: Callable[[float], Array], likelihood: LabelLikelihood, start: int, strides: Sequence[int]
+    left_out: Callable[[float], Array], likelihood: LabelLikelihood, start: int, strides: Sequence[int] = (2, 1)
 ) -> tuple[float, int]:
     """Descend from the noise of number ``start`` to the one of the least loss: (loss, number of the noise).
 
