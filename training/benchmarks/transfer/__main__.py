@@ -10,9 +10,9 @@ unknown, and seconds. The file holds x_train, y_train, x_test, y_test and, if kn
 to the backbone as they are in files (pixels of data sets by name are 0 to 255), times --scale, and resized to --size;
 gray ones are repeated where it has three channels. Noise is one more unknown set of images.
 
-Penalties, weight decay and the temperatures of logistic regression and softmax layers are chosen on a held-out tenth;
-then all rows are fitted. Seconds "of one fit" are of that last fit, the others of everything. Features and runs are
-kept in the folder: an interrupted command goes on, and one without anything missing prints the table.
+Penalties, weight decay, priors and temperatures of the other methods are chosen on a held-out tenth; then all rows are
+fitted. Seconds "of one fit" are of that last fit, the others of everything. Features and runs are kept in the folder:
+an interrupted command goes on, and one without anything missing prints the table.
 """
 
 from functools import cache

@@ -18,10 +18,10 @@ from training.benchmarks.deep.methods import BATCH, RATE, optimizer
 
 Array = NDArray[Any]
 EPOCHS, HELD_OUT = 20, 0.1
-PENALTIES = (0.6, 2.5, 10.0, 40.0)  # inverse, of features whose distance from their mean is one
-DECAYS = (0.1, 1.0, 10.0)
+# Inverse penalties and prior precisions of features whose distance from their mean is one.
+PENALTIES, PRIORS = (0.6, 2.5, 10.0, 40.0), (0.1, 0.4, 1.6, 6.4)
+DECAYS = (1.0, 3.0, 10.0, 30.0)
 NEIGHBORS = (5, 10, 20, 50, 100)
-PRIOR_PRECISIONS = np.logspace(-4, 4, 81)
 MISSING_CLASS = -50.0  # logit of a class without training rows
 
 
@@ -56,15 +56,19 @@ class Classifier(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """A linear layer: kernel [d, n] and bias [n], and the temperature of its softmax."""
+    """A linear layer: kernel [d, n], bias [n] and the temperature of its softmax; variances of its logits, if known."""
 
     kernel: Array
     bias: Array
     temperature: float = 1.0
+    variance: Callable[[Array], Array] | None = None
 
     def probabilities(self, x: Array) -> Array:
-        """Class probabilities [N, n], float64."""
-        return softmax((x @ self.kernel + self.bias).astype(np.float64) / self.temperature, axis=1)
+        """Class probabilities [N, n], float64, by the probit approximation if variances are known."""
+        logits = (x @ self.kernel + self.bias).astype(np.float64)
+        if self.variance is not None:
+            logits /= np.sqrt(1.0 + np.pi / 8.0 * self.variance(x))
+        return softmax(logits / self.temperature, axis=1)
 
 
 def clocks() -> Seconds:
@@ -72,10 +76,14 @@ def clocks() -> Seconds:
     return Seconds.since(Seconds(0.0, 0.0))
 
 
+def total_variance(x: Array) -> float:
+    """Mean square distance of rows from their mean."""
+    return float(np.mean(np.sum(np.square(x - x.mean(axis=0)), axis=1)))
+
+
 def logistic_regression(data: Training, penalty: float) -> Linear:
     """Fit scikit-learn's logistic regression; the penalty is that of features centered and scaled to length one."""
-    variance = float(np.mean(np.sum(np.square(data.x - data.x.mean(axis=0)), axis=1)))
-    fitted = LogisticRegression(C=penalty / variance, max_iter=1000).fit(data.x, data.y)
+    fitted = LogisticRegression(C=penalty / total_variance(data.x), max_iter=1000).fit(data.x, data.y)
     kernel, bias = np.zeros((data.x.shape[1], data.num_classes)), np.full(data.num_classes, MISSING_CLASS)
     present = fitted.classes_[-len(fitted.coef_) :]  # of two classes, the second
     kernel[:, present], bias[fitted.classes_] = fitted.coef_.T, 0.0
@@ -128,29 +136,19 @@ def with_temperature(data: Training, fit: Callable[[Training, float], Linear], s
     )
 
 
-def laplace(data: Training) -> Classifier:
+def laplace(data: Training, inverse_precision: float) -> Linear:
     """Last-layer Laplace approximation around the softmax layer, with Kronecker factors and probit predictions.
 
     The Hessian of the NLL is approximated by the product of N^-1 sum (diag p - p p^T) and sum x x^T, x with a constant
-    for the bias. The prior's precision maximizes the approximate marginal likelihood. Daxberger et al.:
-    *Laplace Redux*, 2021.
+    for the bias. Daxberger et al.: *Laplace Redux*, 2021.
     """
-    begun = clocks()
     layer = softmax_layer(data)
     p, x = layer.probabilities(data.x), _with_constant(data.x)
     outputs, U = np.linalg.eigh((np.diag(p.sum(axis=0)) - p.T @ p) / len(p))  # [n], [n, n]
     inputs, V = np.linalg.eigh(x.T @ x)  # [d + 1], [d + 1, d + 1]
-    curvature = np.maximum(np.outer(inputs, outputs), 0.0)  # [d + 1, n]
-    square = np.sum(np.square(layer.kernel)) + np.sum(np.square(layer.bias))
-    evidence = [-prior * square - np.sum(np.log1p(curvature / prior)) for prior in PRIOR_PRECISIONS]
-    prior = PRIOR_PRECISIONS[np.argmax(evidence)]
-
-    def probabilities(x: Array) -> Array:
-        logits = (x @ layer.kernel + layer.bias).astype(np.float64)
-        variance = np.square(_with_constant(x) @ V) @ (1.0 / (curvature + prior)) @ np.square(U).T
-        return softmax(logits / np.sqrt(1.0 + np.pi / 8.0 * variance), axis=1)
-
-    return Classifier(probabilities, Seconds.since(begun), f"prior precision {prior:.3g}")
+    prior = total_variance(data.x) / inverse_precision
+    variances = 1.0 / (np.maximum(np.outer(inputs, outputs), 0.0) + prior)  # [d + 1, n]
+    return layer._replace(variance=lambda x: np.square(_with_constant(x) @ V) @ variances @ np.square(U).T)
 
 
 def _with_constant(x: Array) -> Array:
@@ -201,7 +199,7 @@ METHODS: dict[str, Callable[[Training], Classifier]] = {
         for rate in (0.3, 0.5)
     },
     f"{SOFTMAX}, weight decay": partial(with_temperature, fit=softmax_layer, settings=DECAYS),
-    "last-layer Laplace": laplace,
+    "last-layer Laplace": partial(with_temperature, fit=laplace, settings=PRIORS),
     "nearest neighbors": nearest_neighbors,
     OURS: deepsimplex,
 }
