@@ -30,7 +30,7 @@ from training.benchmarks.transfer.methods import EPOCHS, Seconds, clocks, featur
 from training.results import Measurement, Output, ResultTable, write_json
 
 NEW, NEW_OF_CLASS = 100, 50
-BATCHES, ROUNDS, CALLS = (1, 256), 40, 3
+BATCHES, ROUNDS, CALLS = (1, 256), 20, 2
 
 
 def image_classifier(data: Data, backbone: Backbone) -> ds.SimplexClassifier:
