@@ -20,7 +20,7 @@ Array = NDArray[Any]
 EPOCHS, HELD_OUT = 20, 0.1
 # Inverse penalties and prior precisions of features whose distance from their mean is one.
 PENALTIES, PRIORS = (0.6, 2.5, 10.0, 40.0), (0.1, 0.4, 1.6, 6.4)
-DECAYS = (1.0, 3.0, 10.0, 30.0)
+DECAYS = (3.0, 10.0, 30.0, 100.0)
 NEIGHBORS = (5, 10, 20, 50, 100)
 MISSING_CLASS = -50.0  # logit of a class without training rows
 
