@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import deepsimplex as ds
-from deepsimplex.classifier.given_features import compute_given_features
+from deepsimplex.classifier.given_features import GivenFeatures
 from deepsimplex.heads import ClosedFormHead, VariationalGaussianProcess
 from deepsimplex.readout import ArgmaxReadout, LeftOutSoftmax
 from deepsimplex.targets import CASIMAC, ILR, Vertices
@@ -238,7 +238,7 @@ def test_many_features_are_mapped_into_memory(digits):
     x, y, *_ = digits
     model = make_model()
     blocks = [(x[:100], y[:100]), (x[100:], y[100:])]
-    features, labels = compute_given_features(model._features_model(), blocks, memory=2**15)
+    features, (labels,) = GivenFeatures(model.backbone, model._features_model(), memory=2**15).compute(blocks)
     assert isinstance(features, np.memmap)
     np.testing.assert_allclose(features, model.predict_features(x), atol=1e-6)
     np.testing.assert_array_equal(labels, y)
@@ -357,8 +357,8 @@ def with_nan(x, y):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (lambda x, y: (x, y), {"class_weight": {0: 2.0}}, r"^class_weight must be None.*guide"),
-        (lambda x, y: (x, y), {"sample_weight": np.ones(200)}, r"^sample_weight must be None"),
+        (lambda x, y: (x, y), {"sample_weight": np.zeros(200)}, r"^sample_weight must be.*not all zero"),
+        (lambda x, y: (x, y), {"sample_weight": np.ones(199)}, r"^sample_weight must.*199"),
         (lambda x, y: (x, y), {"groups": np.zeros(199)}, r"^groups must have a value for each sample.*\(199,\)"),
         (lambda x, y: (x, y), {"groups": np.zeros(200)}, r"^y must have a class of at least two samples, or groups"),
         (lambda x, y: (x[:10], np.arange(10)), {}, r"^y must have a class of at least two samples"),

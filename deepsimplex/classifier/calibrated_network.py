@@ -14,6 +14,7 @@ from deepsimplex._utils.validation import check_number
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity, UnknownScore
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
+from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
 from deepsimplex.latent import LatentGaussian
@@ -228,8 +229,9 @@ class CalibratedNetwork(SimplexNetwork):
         """
         if x is None:
             return self._set_unknown(None)
-        model = Output(self, lambda x: self._unknown_inputs(self.head(self.backbone(x, training=False))))
-        return self._fit_unknown(**predictions(model, self._checked(x), batch_size, verbose))
+        model = Output(self, lambda x: self._unknown_inputs(self.head(self.features(x, training=False))))
+        x, *_ = Samples.of(x, precision=self._precision).read_all()
+        return self._fit_unknown(**predictions(model, self._checked(self._computed_once(x)), batch_size, verbose))
 
     def unknown_score(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return how unlike the known samples each sample is, [N], from 0 to 1.
@@ -331,7 +333,15 @@ class CalibratedNetwork(SimplexNetwork):
     def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once into memory."""
         x, y, weight = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision).read_all()
-        return x, Labels.of(y, self.num_classes, soft=False).values, weight
+        labels = Labels.of(y, self.num_classes, soft=False).values
+        return self._computed_once(x), labels, weight
+
+    def _computed_once(self, x: Any) -> Any:
+        """Return samples as features, which are computed once, if the backbone has weights and none to train."""
+        alone = self.distribute_strategy.num_replicas_in_sync == 1
+        if not (alone and has_nothing_to_train(self.backbone) and self.backbone.weights):
+            return x
+        return given(self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0])
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
         """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
@@ -344,7 +354,7 @@ class CalibratedNetwork(SimplexNetwork):
         return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.unweighted_readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
-        return self.predict_features(x, **options)
+        return features_of(x) if is_given(x) else self.predict_features(x, **options)
 
     def _retraced(self) -> Self:
         """Drop the functions that Keras traced with an earlier density or calibration."""

@@ -193,12 +193,15 @@ class ClosedFormHead(Head):
             if samples.is_stream or groups.shape != (samples.num_rows,):
                 raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
         signatures: list[NDArray[np.float64]] = []
+        counts: list[NDArray[np.bool_]] = []
 
         def blocks() -> Iterator[kernels.Block]:
             signatures.clear()
+            counts.clear()
             row = 0
             for features, labels, counted in self._features(samples, backbone):
                 signatures.append(self._signatures(features, labels))
+                counts.append(counted)
                 part = None if groups is None else groups[row : row + len(counted)][counted]
                 row += len(counted)
                 yield features, labels, part
@@ -216,16 +219,24 @@ class ClosedFormHead(Head):
         mean, variance = result.left_out
         folds = [(others @ self._positions, held @ self._positions, rows) for others, held, rows in result.folds]
         scale = np.hypot(unit * np.sqrt(variance[used, None]), self.scale_floor)
-        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], result.rows[used], folds)
+        rows = np.flatnonzero(np.concatenate(counts))[result.rows[used]]
+        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], rows, folds)
 
-    def partial_fit(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+    def partial_fit(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Add samples, of new classes among the ``num_classes`` too, as if ``solve`` had seen them.
 
         Kernel and noise stay as they are. While all samples are inducing rows and there is room, new ones are too.
 
         Parameters
         ----------
-        x, y, backbone
+        x, y, backbone, sample_weight
             As for ``solve``.
 
         Returns
@@ -240,7 +251,8 @@ class ClosedFormHead(Head):
         """
         changes: _Changes | None = []
         regression = self._regression()
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        for features, labels, _ in self._features(samples, backbone):
             Y = one_hot(labels, self.num_classes)
             exact = regression.num_rows == len(regression.points)
             if exact and regression.num_rows + len(features) <= self.inducing:
@@ -252,14 +264,22 @@ class ClosedFormHead(Head):
         self._set_weights(regression, float(self.unit), changes)
         return self
 
-    def forget(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+    def forget(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Remove samples, exactly as if ``solve`` had not seen them, but for its choice of kernel and noise.
 
-        Inducing rows that are among them are removed, too: nothing of them is left in the weights.
+        Inducing rows that are among them are removed, too: nothing of them is left in the weights. Samples are
+        recognized by their features, labels and weights.
 
         Parameters
         ----------
-        x, y, backbone
+        x, y, backbone, sample_weight
             As for ``solve``.
 
         Returns
@@ -278,7 +298,8 @@ class ClosedFormHead(Head):
                 "forget recognizes samples by what files hold and get_weights does not: load the head from a file"
             )
         changes: _Changes | None = []
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        for features, labels, _ in self._features(samples, backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
