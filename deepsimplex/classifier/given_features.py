@@ -132,7 +132,7 @@ class GivenFeatures:
                 row += num_rows(x)
 
         features = _joined(computed(), self._memory)
-        if not any(numbers.keys() <= rows.keys() for rows, _ in self._sets):
+        if numbers and not any(numbers.keys() <= rows.keys() for rows, _ in self._sets):
             self._sets = [*self._sets[-_SETS + 1 :], (numbers, features)]
             while len(self._sets) > 1 and self._held_bytes() > self._memory:
                 del self._sets[0]

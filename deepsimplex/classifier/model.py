@@ -36,6 +36,7 @@ from deepsimplex.classifier.several_workers import (
 )
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
+from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
@@ -106,8 +107,8 @@ class SimplexClassifier(CalibratedNetwork):
     On a functional or sequential backbone ``inputs`` and ``outputs`` are connected to its layers:
     ``keras.Model(model.inputs, [model.get_layer("conv2d").output, *model.outputs])`` is what Grad-CAM needs.
 
-    Density, calibration and prediction sets are copied with the weights, by files, ``get_weights`` and pickles; a clone
-    has the architecture alone.
+    Density, calibration and prediction sets are copied with the weights, by files, ``get_weights``, pickles and
+    ``tf.train.Checkpoint``; a clone has the architecture alone.
 
     Created inside the scope of a ``tf.distribute.Strategy``, the model is trained under that strategy, with the losses
     and weights of a single device; ``fit`` raises an error if weights or optimizer were made outside.
@@ -218,6 +219,10 @@ class SimplexClassifier(CalibratedNetwork):
         inference mode, and one epoch reports loss and metrics of left-out training samples. A solved head stays as it
         is while a backbone with trainable weights is trained through it.
 
+        Features of arrays by a frozen backbone are computed once for other heads, too, unless random layers change
+        them in training. Fits after training reuse them for the same samples, while the weights are the same. They are
+        held in memory up to 512 MiB, beyond in temporary files, and are not saved.
+
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
@@ -268,19 +273,17 @@ class SimplexClassifier(CalibratedNetwork):
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
         if groups is not None:
-            groups = np.asarray(groups)
-            if not self._is_solved() or samples.is_stream or groups.shape != (samples.num_rows,):
-                raise ValueError(
-                    "groups must have a value for each sample of arrays, beside a head that is solved in closed form; "
-                    f"found shape {groups.shape}"
-                )
+            groups = check_groups(groups, samples)
+            if not self._is_solved():
+                name = type(self.head).__name__
+                raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
         if self._is_solved():
             groups = None if groups is None else groups[: samples.num_rows]
             left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
             if validation is not None:
-                kwargs |= self._validation_arguments(validation, batch_size, kwargs)
+                kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
             kwargs.pop("initial_epoch", None)
             self._build_metrics(left_out)
             self._hide("_reports_left_out", True)
@@ -433,8 +436,8 @@ class SimplexClassifier(CalibratedNetwork):
             trained, inferred = (np.asarray(self.backbone(x, training=training)) for training in (True, False))
         if names := random_layers(self.backbone):
             warn_caller(
-                f"random layers of the backbone, {', '.join(names[:3])} among them, change its features: they are "
-                "computed in every epoch, not once. Put augmentation in front of the data, or leave it out"
+                f"random layers of the backbone, {', '.join(names[:3])} among them, change its features in training: "
+                "they are computed in every epoch, not once"
             )
         return not names and np.allclose(trained, inferred, rtol=1e-4, atol=1e-6)
 
@@ -483,8 +486,8 @@ class SimplexClassifier(CalibratedNetwork):
         self.readout.adapt(left_out)
         latents = {"loc": left_out.loc, "scale": left_out.scale}
         self._fit_unknown(**self._unknown_inputs(keras.tree.map_structure(tf.constant, latents)))
-        y, weights = (None if column is None else column[left_out.rows] for column in (y, weights))
-        return labels.fit_target_and_loss(Samples.of(latents, y, weights, labeled=True))
+        weights = None if weights is None else weights[left_out.rows]
+        return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True))
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute the features of samples once, in inference mode; return them with labels and weights."""
@@ -502,8 +505,12 @@ class SimplexClassifier(CalibratedNetwork):
         """Add samples, of new classes among the ``num_classes`` too, to a head that is solved in closed form.
 
         The head is then as if ``fit`` had seen them, but for its choice of kernel and noise; see
-        ``heads.ClosedFormHead``. The readout stays as ``fit`` has fitted it. Calibration, sets and density are removed,
-        with a warning.
+        ``heads.ClosedFormHead``. The readout stays as ``fit`` has fitted it, but for the offset of new classes, which
+        becomes the mean of the others; so does the score of unknown samples, but for its threshold, among which new
+        samples count, left out. Calibration, sets and density are removed, with a warning.
+
+        After many samples, call ``fit`` with all of them: it chooses anew. Features that it has computed for the same
+        samples are not computed again.
 
         Parameters
         ----------
@@ -525,8 +532,9 @@ class SimplexClassifier(CalibratedNetwork):
     def forget(self, x: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
         """Remove training samples from a head that is solved in closed form, as if ``fit`` had not seen them.
 
-        Nothing of them is left in the head, but for its choice of kernel and noise; the readout stays as it is.
-        Calibration, sets and density are removed, with a warning.
+        Nothing of them is left in the head, but for its choice of kernel and noise. The readout and the score of
+        unknown samples stay as they are, and features of the samples are no longer kept in memory. Calibration, sets
+        and density are removed, with a warning.
 
         Parameters
         ----------
@@ -555,7 +563,16 @@ class SimplexClassifier(CalibratedNetwork):
         self._check_inputs(samples.spec[0])
         features, labels, weights = self._given(samples)
         counts = _product(self.unweighted_readout.factors(labels), weights)
+        absent, before = self.head.absent, self.head.num_rows
         getattr(self.head, method)(features, labels, sample_weight=counts)
+        if method == "partial_fit":
+            self.readout.add_classes(np.setdiff1d(absent, self.head.absent))
+            if self.unknown is not None:
+                left_out = self.head.leave_out(features, labels, sample_weight=counts)
+                known = self._unknown_inputs({"loc": left_out.loc, "scale": left_out.scale})
+                self._set_unknown(self.unknown.add(**known, before=before))
+        else:
+            self._given_features.clear()
         if self.after_training.remove(method):
             self._retraced()
         return self

@@ -122,7 +122,7 @@ class SimplexNetwork(keras.Model):
         """
         return self.latent_of_features(self.features(inputs, training), training)
 
-    def features(self, inputs: Any, training: bool | None = None) -> Any:
+    def features(self, inputs: Any, training: bool | None = False) -> Any:
         """Return the backbone's features [N, d] of samples, or those that samples stand for in training and fitting."""
         if is_given(inputs):
             return tf.cast(features_of(inputs), self._given_dtype)
