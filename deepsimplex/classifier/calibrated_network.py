@@ -1,9 +1,7 @@
 """Calibration, conformal prediction sets and feature density of the Keras classifier, fitted after training."""
 
-import io
 import json
 import os
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -28,10 +26,6 @@ class CalibratedNetwork(SimplexNetwork):
 
     ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.checkpoint_state = CheckpointState(self)  # tracked by tf.train.Checkpoint
 
     unknown: UnknownScore | None = None
     _unknown_model: Any = None
@@ -483,29 +477,6 @@ class CalibratedNetwork(SimplexNetwork):
         variables = {name for name in names if name.isdecimal()}
         super().load_own_variables({name: store[name] for name in variables})
         self._load_arrays({name: np.asarray(store[name]) for name in names - variables})
-
-
-class CheckpointState(tf.train.experimental.PythonState):
-    """What is fitted beside the weights of a network, for ``tf.train.Checkpoint``."""
-
-    def __init__(self, network: CalibratedNetwork) -> None:
-        super().__init__()
-        self._network = weakref.ref(network)
-
-    def serialize(self) -> bytes:
-        """Return the arrays as bytes."""
-        file = io.BytesIO()
-        np.savez(file, **self._network()._fitted_arrays())  # type: ignore[union-attr]
-        return file.getvalue()
-
-    def deserialize(self, string_value: bytes) -> None:
-        """Restore the arrays."""
-        network: Any = self._network()
-        with np.load(io.BytesIO(string_value), allow_pickle=False) as arrays:
-            if "after_training" not in arrays:
-                network.after_training.remove("restore")
-            network._load_fitted_arrays(dict(arrays))
-        network._retraced()
 
 
 def _named_arrays(arrays: Sequence[Any], weights: int) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.classifier.given_features import GivenFeatures, features_of, has_nothing_to_train, is_given
+from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -72,6 +73,7 @@ class SimplexNetwork(keras.Model):
         self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self.class_probabilities = ClassProbabilities(self)
+        self.checkpoint_state = CheckpointState(self)  # tracked by tf.train.Checkpoint
         self._noise = self.target.noise(self.num_classes)
         self._hide("_input_shapes", None)
         self._hide("_input_dtypes", None)  # in the same structure; of a backbone that states none those of its samples
