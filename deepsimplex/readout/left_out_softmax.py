@@ -82,6 +82,13 @@ class LeftOutSoftmax(Readout):
             weight.assign(value)
         return fitted, scores, folds
 
+    def add_classes(self, classes: NDArray[np.int64]) -> Self:
+        """Give classes, by number, the mean offset of the others: their own is that of classes without samples."""
+        offset = np.asarray(self.offset).copy()
+        offset[classes] = np.delete(offset, classes).mean()
+        self.offset.assign(offset)
+        return self
+
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
         """Compute class probabilities [N, n], float32, or float64 for a float64 latent."""
         return self.class_probabilities(LatentGaussian.of(latent).tensors()[0])
