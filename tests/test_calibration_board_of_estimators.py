@@ -20,7 +20,7 @@ ONCE = {"validation_samples"}
 
 
 def make(**options):
-    return ds.SimplexGaussianProcess(**{"noise": "learned", "max_iter": 6, **options})
+    return ds.SimplexGaussianProcess("ilr", **{"noise": "learned", "max_iter": 6, **options})
 
 
 def few_epochs(epochs):

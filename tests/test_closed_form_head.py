@@ -142,12 +142,12 @@ def test_added_and_forgotten_samples_equal_solving_without_them(digits, inducing
     model = keras.Model(inputs, head(inputs))
     model.save(tmp_path / "model.keras")
     head = keras.models.load_model(tmp_path / "model.keras").layers[-1]
-    regression = head._regression()
+    regression = head.regression
     everything = kernels.LabelRegression(regression.kernel, regression.points, 10).add(x, np.eye(10)[y])
     expected = everything.solve(float(head.kernel_numbers[8])).predict(x_test).mean @ vertices(10)
     np.testing.assert_allclose(head(x_test)["loc"], expected, atol=1e-6)
     head.forget(x[new].astype("float32"), y[new]).forget(x[known[:20]], y[known[:20]])
-    points = head._regression().points
+    points = head.regression.points
     assert len(points) == (180 if inducing > 300 else len(points))
     left = kernels.LabelRegression(regression.kernel, points, 10).add(x[known[20:]], np.eye(10)[y[known[20:]]])
     expected = left.solve(float(head.kernel_numbers[8])).predict(x_test)
@@ -168,7 +168,7 @@ def test_head_of_copied_weights_adds_samples_and_says_that_it_cannot_forget(digi
     copied.build((None, 64))
     copied.set_weights(head.get_weights())
     copied.adapted = True
-    with pytest.raises(ValueError, match="load the head from a file"):
+    with pytest.raises(ValueError, match="copy the head by a file"):
         copied.forget(x[:1], y[:1])
     head.partial_fit(x[200:210], y[200:210])
     twin.partial_fit(x[200:210], y[200:210])

@@ -28,10 +28,10 @@ import deepsimplex as ds
 from tests.quick_runs import eager_classifiers
 
 CLASSIFIERS = {
-    "exact": ds.SimplexGaussianProcess(max_iter=10),
+    "exact": ds.SimplexGaussianProcess("ilr", max_iter=10),
     "exact, Dirichlet": ds.SimplexGaussianProcess("dirichlet", max_iter=10),
-    "collapsed": ds.SimplexGaussianProcess(inference="collapsed", inducing=20, max_iter=10),
-    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=5, batch_size=16),
+    "collapsed": ds.SimplexGaussianProcess("ilr", inference="collapsed", inducing=20, max_iter=10),
+    "stochastic": ds.SimplexGaussianProcess("ilr", inference="stochastic", inducing=20, epochs=5, batch_size=16),
     "categorical": ds.CategoricalGaussianProcess(inducing=20, epochs=5, batch_size=16),
     "CASIMAC": ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC()),
 }
@@ -43,7 +43,7 @@ each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), id
 FEW_EPOCHS = {"inducing": 20, "epochs": 2, "batch_size": 64}
 EXACT = ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=5)
 MINIBATCHES = {
-    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **FEW_EPOCHS),
+    "stochastic": ds.SimplexGaussianProcess("ilr", inference="stochastic", readout="argmax", **FEW_EPOCHS),
     "categorical": ds.CategoricalGaussianProcess("softmax", **FEW_EPOCHS),
 }
 # Every fit is traced, with Adam for longer. An object's address would be in the tests' names.
@@ -288,7 +288,7 @@ def test_two_ilr_classes_are_one_gaussian_process(wine):
     """The latent is one number, a multiple of that of regression onto +1 and -1."""
     X, y, X_test, _ = wine
     X, y = X[y < 2], y[y < 2]
-    latent = ds.SimplexGaussianProcess(noise="learned").fit(X, y).predict_latent(X_test)
+    latent = ds.SimplexGaussianProcess("ilr", noise="learned").fit(X, y).predict_latent(X_test)
     signs = ds.LatentGaussian(np.where(y == 0, 1.0, -1.0)[:, None], np.zeros((len(y), 1)))
     single = ds.gp.ExactGaussianProcess().fit(X, signs).predict(X_test)
     size = ds.targets.ILR().fit_transform(None, [0], num_classes=2).loc[0, 0]
@@ -339,7 +339,7 @@ def interrupted(classifier, X):
 
 
 DRAWN = {
-    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=1, batch_size=16),
+    "stochastic": ds.SimplexGaussianProcess("ilr", inference="stochastic", inducing=20, epochs=1, batch_size=16),
     "categorical": ds.CategoricalGaussianProcess(inducing=20, epochs=1, batch_size=16),
     "residuals": ds.LatentRegressionClassifier(KNeighborsRegressor(), "ilr"),
 }
@@ -396,10 +396,10 @@ def test_decision_function_and_intervals(wine):
 @pytest.mark.slow
 def test_pipelines_and_grid_search(wine):
     X, y, *_ = wine
-    pipeline = make_pipeline(StandardScaler(), ds.SimplexGaussianProcess(scale_features=False, max_iter=30))
+    pipeline = make_pipeline(StandardScaler(), ds.SimplexGaussianProcess("ilr", scale_features=False, max_iter=30))
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.9
     grid = {"target": [ds.targets.ILR(0.9), ds.targets.ILR(0.999), "dirichlet"]}
-    search = GridSearchCV(ds.SimplexGaussianProcess(max_iter=10), grid, scoring="neg_log_loss", cv=3).fit(X, y)
+    search = GridSearchCV(ds.SimplexGaussianProcess("ilr", max_iter=10), grid, scoring="neg_log_loss", cv=3).fit(X, y)
     assert search.best_score_ > -0.5
 
 
@@ -434,7 +434,7 @@ def test_latents_include_documented_noise():
         return float(classifier.fit(X, y).predict_latent(X[:1]).scale[0, 0])
 
     for stated in ({"target": ds.targets.ILR(noise_scale=noise)}, {"noise": "learned"}):
-        assert deviation(ds.SimplexGaussianProcess(**stated)) < 0.1 * noise
+        assert deviation(ds.SimplexGaussianProcess("ilr", **stated)) < 0.1 * noise
     residuals = ds.LatentRegressionClassifier(LinearRegression(), "ilr")
     white = ds.LatentRegressionClassifier(target="ilr")
     assert deviation(residuals) == pytest.approx(noise, rel=0.02)
@@ -593,4 +593,4 @@ def test_default_regressor_is_that_of_the_paper():
 def test_invalid_argument_raises(arguments, message, wine):
     X, y, *_ = wine
     with pytest.raises(ValueError, match=message):
-        ds.SimplexGaussianProcess(**arguments).fit(X, y)
+        ds.SimplexGaussianProcess(**{"target": "ilr"} | arguments).fit(X, y)

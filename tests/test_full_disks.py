@@ -34,7 +34,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def estimator():
-    return ds.SimplexGaussianProcess(max_iter=1).fit(X, Y)
+    return ds.SimplexGaussianProcess("ilr", max_iter=1).fit(X, Y)
 
 
 def export(model, path, format):

@@ -327,7 +327,7 @@ ROUNDED = r"float32 rounds 1 of 2 features; feature 0, from 1\.?699999\d* to 1\.
 @pytest.mark.parametrize(
     ("estimator", "format"),
     [
-        (ds.SimplexGaussianProcess(max_iter=2), "tf_saved_model"),
+        (ds.SimplexGaussianProcess("ilr", max_iter=2), "tf_saved_model"),
         (ds.CategoricalGaussianProcess(inducing=5, epochs=1), "tf_saved_model"),
         (ds.GLVQ(max_iter=2), "onnx"),
         (ds.GPLVQ(max_iter=1), "tf_saved_model"),

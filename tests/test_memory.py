@@ -57,9 +57,9 @@ def test_deleted_classifiers_are_garbage_collected(fit):
 @pytest.mark.parametrize(
     "gaussian_process",
     [
-        ds.SimplexGaussianProcess(max_iter=2),
-        ds.SimplexGaussianProcess(inference="collapsed", inducing=5, max_iter=2),
-        ds.SimplexGaussianProcess(inference="stochastic", inducing=5, epochs=1),
+        ds.SimplexGaussianProcess("ilr", max_iter=2),
+        ds.SimplexGaussianProcess("ilr", inference="collapsed", inducing=5, max_iter=2),
+        ds.SimplexGaussianProcess("ilr", inference="stochastic", inducing=5, epochs=1),
         ds.CategoricalGaussianProcess(inducing=5, epochs=1),
     ],
     ids=["exact", "collapsed", "stochastic", "categorical"],

@@ -19,7 +19,8 @@ SETTINGS = {"inducing": 12, "epochs": 2}
 
 
 def stochastic(**settings):
-    return ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **SETTINGS | settings)
+    options = {"target": "ilr", "inference": "stochastic", "readout": "argmax"}
+    return ds.SimplexGaussianProcess(**options | SETTINGS | settings)
 
 
 def categorical(**settings):
@@ -179,8 +180,16 @@ def test_batches_of_zero_weight_are_ignored(make):
 @pytest.mark.parametrize(
     ("classifier", "arguments", "message"),
     [
-        (ds.SimplexGaussianProcess(), {}, "inference='exact' must have all rows at once; found a stream of batches X"),
-        (ds.SimplexGaussianProcess(inference="collapsed"), {}, "inference='collapsed' must have all rows at once"),
+        (
+            ds.SimplexGaussianProcess("ilr", "exact"),
+            {},
+            "inference='exact' must have all rows at once; found a stream",
+        ),
+        (
+            ds.SimplexGaussianProcess("ilr", "collapsed"),
+            {},
+            "inference='collapsed' must have all rows at once",
+        ),
         (stochastic(target="casimac"), {}, "target=CASIMAC(distance=Euclidean()) must have all rows at once"),
         (stochastic(smoothing="validate"), {}, "smoothing='validate' must have all rows at once"),
         (stochastic(batch_size=8), {}, "batch_size must not be given beside batches"),

@@ -24,7 +24,7 @@ def make(inference, *arguments, **options):
         options = {"max_iter": 20, **options}
     if inference == "categorical":
         return ds.CategoricalGaussianProcess(**options)
-    return ds.SimplexGaussianProcess(*arguments, inference=inference, **options)
+    return ds.SimplexGaussianProcess(*(arguments or ["ilr"]), inference=inference, **options)
 
 
 def within(inference, exactly, *, by_minibatches):

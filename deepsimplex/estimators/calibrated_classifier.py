@@ -305,12 +305,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         filepath : path-like
-            Folder of the SavedModel, or file that ends in .onnx; may begin with ``~``; written atomically.
+            Folder of the SavedModel, or file that ends in .onnx or .tflite; may begin with ``~``; written atomically.
         class_names : list of str, optional
             In the order of ``classes_``. Default None: ``classes_`` as text.
-        format : {"tf_saved_model", "onnx"}
+        format : {"tf_saved_model", "onnx", "litert"}
             Default "tf_saved_model". ``LatentRegressionClassifier`` supports only "onnx". LiteRT has no float64
-            arithmetic, which covariances need.
+            arithmetic, which covariances need: only ``SimplexGaussianProcess()``, solved in closed form, supports it.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
         input_dtype : {"float32", "float64"}

@@ -137,11 +137,10 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
     classifier: Any = kind(**parts["parameters"])
     vars(classifier).update(parts["attributes"])
     if "regressor" in parts:
-        from deepsimplex.gp.posterior import Posterior  # GPflow takes seconds to import
-
         prefix = "posterior."
         state = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-        vars(classifier._set_posterior(Posterior.from_state(state)).regressor_).update(parts["regressor"])
+        posterior = classifier._posterior_from_state(state)
+        vars(classifier._set_posterior(posterior).regressor_).update(parts["regressor"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as those about missing feature names
         p = classifier.predict_proba(np.ones((1, classifier.n_features_in_)))

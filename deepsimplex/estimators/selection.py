@@ -50,7 +50,8 @@ def select_target(
         train, test = hold_out(labels.hard, seed)
     scores = {}
     for value, candidate in choices.items():
-        copy = clone(classifier).set_params(target=candidate, smoothing=None, random_state=seed)
+        settings = {"inference": classifier.inference_, "smoothing": None, "random_state": seed}
+        copy = clone(classifier).set_params(target=candidate, **settings)
         copy._fit_process(copy._observed(samples.part(train), labels[train], candidate), seed)
         scores[value] = _negative_log_likelihood(copy, samples.part(test), len(labels.classes))
     best = min(scores, key=scores.__getitem__)

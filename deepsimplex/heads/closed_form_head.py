@@ -1,6 +1,6 @@
 """Regression on labels in closed form as a Keras layer: given features in, a Gaussian over latent space out."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -17,12 +17,15 @@ from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import FeatureKernel, squared_distances
 from deepsimplex.kernels.closed_form import one_hot
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutLatents
 from deepsimplex.samples import Samples
 from deepsimplex.targets import TARGETS, Target
 
 # Random projections of the features of a sample by which ``forget`` recognizes it, and the relative tolerance.
 _PROJECTIONS, _TOLERANCE = 4, 1e-5
+# Largest absolute value of features, whose squares must be finite.
+_LARGEST = 1e150
 # Signs and matrices C of ``LabelRegression.reduction_change``.
 _Changes = list[tuple[int, NDArray[np.float64]]]
 
@@ -157,6 +160,7 @@ class ClosedFormHead(Head):
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         seed: int = 0,
+        transformations: Sequence[kernels.Transformation] = kernels.TRANSFORMATIONS,
     ) -> LeftOutLatents:
         """Choose kernel, noise and transformation by left-out samples, and set the weights.
 
@@ -175,6 +179,8 @@ class ClosedFormHead(Head):
             left out together, one of weight zero not at all.
         seed : int
             Seed of all draws. Default 0.
+        transformations : sequence of str
+            Transformations of the features among which is chosen; see ``kernels.ClosedForm``. Default: all.
 
         Returns
         -------
@@ -187,23 +193,26 @@ class ClosedFormHead(Head):
             For features that are not finite, not of rank 2 or of another size, invalid labels, and groups of another
             length.
         """
-        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        samples = _labeled(x, y, sample_weight)
         if groups is not None:
-            groups = np.asarray(groups)
-            if samples.is_stream or groups.shape != (samples.num_rows,):
-                raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+            groups = check_groups(groups, samples)
         signatures: list[NDArray[np.float64]] = []
+        counts: list[NDArray[np.bool_]] = []
 
         def blocks() -> Iterator[kernels.Block]:
             signatures.clear()
+            counts.clear()
             row = 0
             for features, labels, counted in self._features(samples, backbone):
                 signatures.append(self._signatures(features, labels))
+                counts.append(counted)
                 part = None if groups is None else groups[row : row + len(counted)][counted]
                 row += len(counted)
                 yield features, labels, part
 
-        result = kernels.ClosedForm.solve(blocks, self.num_classes, self.inducing, seed=seed)
+        result = kernels.ClosedForm.solve(
+            blocks, self.num_classes, self.inducing, seed=seed, transformations=transformations
+        )
         used = result.used
         if not used.all():
             warn_caller(
@@ -216,16 +225,69 @@ class ClosedFormHead(Head):
         mean, variance = result.left_out
         folds = [(others @ self._positions, held @ self._positions, rows) for others, held, rows in result.folds]
         scale = np.hypot(unit * np.sqrt(variance[used, None]), self.scale_floor)
-        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], result.rows[used], folds)
+        rows = np.flatnonzero(np.concatenate(counts))[result.rows[used]]
+        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], rows, folds)
 
-    def partial_fit(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+    def leave_out(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> LeftOutLatents:
+        """Predict samples that the head was solved with, each as if it were not among them.
+
+        Parameters
+        ----------
+        x, y, backbone, sample_weight
+            As for ``solve``.
+
+        Returns
+        -------
+        LeftOutLatents
+            Without folds. Exact for samples that are not inducing rows, or while all samples are.
+
+        Raises
+        ------
+        ValueError
+            For a head that is not solved, and as ``solve``.
+        """
+        regression, parts, counts = self.regression, [], []
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        for features, labels, counted in self._features(samples, backbone):
+            counts.append(counted)
+            Y = one_hot(labels, self.num_classes)
+            parts.append((*regression.leave_out(regression.basis(features), Y), Y))
+        mean, variance, Y = (np.concatenate(column) for column in zip(*parts, strict=True))
+        scale = np.hypot(float(self.unit) * np.sqrt(variance[:, None]), self.scale_floor)
+        return LeftOutLatents(mean @ self._positions, scale, Y, np.flatnonzero(np.concatenate(counts)), [])
+
+    @property
+    def num_rows(self) -> int:
+        """Number of samples that the head was solved with."""
+        return int(self.kernel_numbers[10]) if self.adapted else 0
+
+    @property
+    def absent(self) -> NDArray[np.int64]:
+        """Classes, by number, of which the head was solved with no samples."""
+        return np.flatnonzero(~np.asarray(self.moments).any(axis=0)) if self.adapted else np.arange(self.num_classes)
+
+    def partial_fit(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Add samples, of new classes among the ``num_classes`` too, as if ``solve`` had seen them.
 
         Kernel and noise stay as they are. While all samples are inducing rows and there is room, new ones are too.
 
         Parameters
         ----------
-        x, y, backbone
+        x, y, backbone, sample_weight
             As for ``solve``.
 
         Returns
@@ -239,8 +301,8 @@ class ClosedFormHead(Head):
             For a head that is not solved, and as ``solve``.
         """
         changes: _Changes | None = []
-        regression = self._regression()
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        regression = self.regression
+        for features, labels, _ in self._features(_labeled(x, y, sample_weight), backbone):
             Y = one_hot(labels, self.num_classes)
             exact = regression.num_rows == len(regression.points)
             if exact and regression.num_rows + len(features) <= self.inducing:
@@ -252,14 +314,22 @@ class ClosedFormHead(Head):
         self._set_weights(regression, float(self.unit), changes)
         return self
 
-    def forget(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+    def forget(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Remove samples, exactly as if ``solve`` had not seen them, but for its choice of kernel and noise.
 
-        Inducing rows that are among them are removed, too: nothing of them is left in the weights.
+        Inducing rows that are among them are removed, too: nothing of them is left in the weights. Samples are
+        recognized by their features, labels and weights.
 
         Parameters
         ----------
-        x, y, backbone
+        x, y, backbone, sample_weight
             As for ``solve``.
 
         Returns
@@ -272,13 +342,14 @@ class ClosedFormHead(Head):
         ValueError
             For a head that is not solved, for a sample that it was not solved with, and for all its samples.
         """
-        regression, signatures = self._regression(), self.signatures
+        regression, signatures = self.regression, self.signatures
         if len(signatures) != regression.num_rows:
             raise ValueError(
-                "forget recognizes samples by what files hold and get_weights does not: load the head from a file"
+                "forget recognizes samples by what get_weights of a head alone does not hold: copy the head by a file, "
+                "or by get_weights of its classifier"
             )
         changes: _Changes | None = []
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        for features, labels, _ in self._features(_labeled(x, y, sample_weight), backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
@@ -299,12 +370,22 @@ class ClosedFormHead(Head):
         self._set_weights(regression, float(self.unit), changes)
         return self
 
+    def with_inducing(self, inducing: int) -> "ClosedFormHead":
+        """Return a copy of a solved head with room for another number of inducing rows, at least as many as it has."""
+        other = type(self).from_config({**self.get_config(), "inducing": inducing})
+        other.build((None, self.center.shape[0]))
+        other._set_weights(self.regression, float(self.unit))
+        other.signatures = self.signatures
+        return other
+
     def _features(
         self, samples: Samples, backbone: Callable[..., Any] | None
     ) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]]:
         """Read features [B, d] and labels, times weights, of samples in blocks, check them, and say which count."""
         for batch, labels, *weights in samples.blocks():
             features = compute_features(batch, backbone)
+            if np.abs(features).max(initial=0.0) > _LARGEST:
+                raise ValueError(f"features must be at most {_LARGEST:g} in size; found {np.abs(features).max():g}")
             self._build_for(features)
             labels = check_labels(labels, self.num_classes, rows=len(features), soft=True)[0]
             counted = np.ones(len(features), bool)
@@ -320,8 +401,9 @@ class ClosedFormHead(Head):
         numbers = one_hot(labels, self.num_classes) @ np.arange(1.0, self.num_classes + 1)
         return np.column_stack([features @ directions, numbers * np.maximum(np.linalg.norm(features, axis=1), 1.0)])
 
-    def _regression(self) -> kernels.LabelRegression:
-        """Return the regression that the weights hold, the one of the last call if they are its own still."""
+    @property
+    def regression(self) -> kernels.LabelRegression:
+        """Regression that the weights hold: that of the last call if they are still its weights."""
         if not self.adapted:
             raise ValueError("the head must be solved first: call solve(x, y)")
         numbers = np.asarray(self.kernel_numbers, np.float64)
@@ -371,6 +453,25 @@ class ClosedFormHead(Head):
         self.unit.assign(unit)
         self.adapted, self._last = True, regression
 
+    def predict(self, features: NDArray[np.float64]) -> LatentGaussian:
+        """Return the latents of features [N, d] as ``call`` does, in double precision by NumPy."""
+        mean, variance = self.regression.predict(features)
+        return LatentGaussian(
+            mean @ self._positions, np.hypot(float(self.unit) * np.sqrt(variance)[:, None], self.scale_floor)
+        )
+
+    def predict_means(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the means [N, L] of the latents alone, which takes O(M (d + L)) a row."""
+        return self.regression.locations(features, self._positions)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what ``forget`` recognizes samples by, if the head is solved."""
+        return {"signatures": self.signatures} if self.adapted else {}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``state`` returned."""
+        self.signatures = np.asarray(state.get("signatures", self.signatures[:0]))
+
     def save_own_variables(self, store: Any) -> None:
         """Save the weights, ``adapted``, and what ``forget`` recognizes samples by."""
         super().save_own_variables(store)
@@ -414,6 +515,21 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
+    """Check labeled samples, unless they are ``Samples`` already."""
+    return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
+
+
+def check_groups(groups: ArrayLike, samples: Samples) -> NDArray[Any]:
+    """Return groups as an array [N]; raise ValueError unless they are beside arrays of as many samples."""
+    groups = np.asarray(groups)
+    if samples.is_stream or groups.shape != (samples.num_rows,):
+        raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+    if missing := np.flatnonzero(groups != groups).tolist():
+        raise ValueError(f"groups must not be NaN; found NaN in row {missing[0]}. Samples alone are groups, too")
+    return groups
 
 
 def _change(

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.optimize import nnls
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky, sums
 from deepsimplex.kernels.left_out_readout import log_softmax, log_softplus
-from deepsimplex.kernels.stationary import Kernel, squared_distances
+from deepsimplex.kernels.stationary import Kernel, without_rounding
 
 Array = NDArray[np.float64]
 
@@ -32,7 +33,10 @@ class _Choice(NamedTuple):
 
 
 class LabelLikelihood:
-    """Likelihood of labels given regressed labels, by softmax(a q + g log softplus(t q)) with the likeliest a and g.
+    """Likelihood of labels given regressed labels, by softmax(a q + g log softplus(t q)) with the likeliest a, g >= 0.
+
+    Left out, a row takes its label from the mean of all: with negative numbers balanced labels would be predicted from
+    that alone.
 
     Parameters
     ----------
@@ -75,7 +79,9 @@ class LabelLikelihood:
             weighted = columns * p
             means = weighted.sum(axis=2)
             hessian = np.tensordot(weighted, columns, ([1, 2], [1, 2])) - (means / self._totals[:, 0]) @ means.T
-            numbers = numbers - np.linalg.solve(hessian + 1e-4 * np.eye(2), gradient)
+            # The least of the quadratic approximation among numbers that are not negative.
+            factor = np.linalg.cholesky(hessian + 1e-4 * np.eye(2))
+            numbers = nnls(factor.T, np.linalg.solve(factor, factor @ (factor.T @ numbers) - gradient))[0]
         log_p = log_softmax(np.tensordot(self._numbers, columns, 1))
         return -np.sum(self._labels * log_p, axis=1)
 
@@ -113,7 +119,7 @@ class KernelChoice:
     True
     """
 
-    X: Array
+    X: NDArray[Any]
     Y: Array
     inducing: NDArray[np.int64]
     groups: NDArray[Any] | None = None
@@ -161,7 +167,10 @@ class KernelChoice:
         if transformation not in self._pairs:
             kernel = FeatureKernel.of(self.X, transformation)
             U = kernel.transform(self.X)
-            self._pairs[transformation] = kernel, squared_distances(U[self.inducing], U), U[self.inducing] @ U.T
+            products, squares = U[self.inducing] @ U.T, np.sum(U * U, axis=1)
+            lengths = squares[self.inducing, None] + squares
+            squared = without_rounding(lengths - 2.0 * products, lengths, U.shape[1])
+            self._pairs[transformation] = kernel, squared, products
         return self._pairs[transformation]
 
     def _score(self, choice: _Choice) -> float:

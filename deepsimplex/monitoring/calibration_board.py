@@ -30,7 +30,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     """Write scores, pictures and latents of validation samples to TensorBoard during training.
 
     A callback of any Keras classifier, ``model.fit(..., callbacks=[board])``, and of the classifiers that optimize
-    step by step, ``SimplexGaussianProcess().fit(X, y, callback=board)``.
+    step by step, ``SimplexGaussianProcess("ilr").fit(X, y, callback=board)``.
 
     Parameters
     ----------

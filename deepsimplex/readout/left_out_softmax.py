@@ -5,6 +5,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 from keras import ops
+from numpy.typing import NDArray
 
 from deepsimplex._utils.portable_operations import softplus
 from deepsimplex.kernels import LeftOutReadout
@@ -52,16 +53,40 @@ class LeftOutSoftmax(Readout):
 
     def adapt(self, left_out: LeftOutLatents) -> Self:
         """Fit the weights to latents of left-out samples, as ``heads.ClosedFormHead.solve`` returns them."""
+        self._fit(left_out)
+        return self
+
+    def cross_fit(self, left_out: LeftOutLatents) -> NDArray[np.float64]:
+        """Adapt, and return class probabilities [N, n] of the left-out samples.
+
+        Those of a sample in a fold are by weights that are fitted anew without the fold, so that they are not more
+        likely than those of new samples.
+        """
+        fitted, scores, folds = self._fit(left_out)
+        p, labels = fitted(scores), left_out.labels
+        for others, _, is_held in folds:
+            p[is_held] = LeftOutReadout.fit(others, labels[~is_held], penalties=[fitted.penalty])(scores[is_held])
+        return p
+
+    def _fit(self, left_out: LeftOutLatents) -> tuple[LeftOutReadout, Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
+        """Fit the weights; also return what they are, the scores [N, n], and those of the folds."""
         loc = left_out.loc
         if not self.built:
             self.build({"loc": (None, loc.shape[1])})
         S = Scores(self.scores, loc.shape[1]).matrix.T
-        folds = [(others @ S, held @ S, is_held) for others, held, is_held in left_out.folds]
-        fitted = LeftOutReadout.fit(loc @ S, left_out.labels, folds)
+        scores, folds = loc @ S, [(others @ S, held @ S, is_held) for others, held, is_held in left_out.folds]
+        fitted = LeftOutReadout.fit(scores, left_out.labels, folds)
         for weight, value in zip(
             (self.numbers, self.offset, self.matrix), (fitted.numbers, fitted.offset, fitted.matrix), strict=True
         ):
             weight.assign(value)
+        return fitted, scores, folds
+
+    def add_classes(self, classes: NDArray[np.int64]) -> Self:
+        """Give classes, by number, the mean offset of the others: their own is that of classes without samples."""
+        offset = np.asarray(self.offset).copy()
+        offset[classes] = np.delete(offset, classes).mean()
+        self.offset.assign(offset)
         return self
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:

@@ -23,7 +23,7 @@ def test_both_readers_read_the_first_rows_of_a_file(tmp_path):
 def test_table_and_repetition_are_measured(tmp_path, monkeypatch):
     def process(epochs):
         settings = {"inducing": 8, "learn_inducing": False, "epochs": min(epochs, 2), "readout": "argmax"}
-        return ds.SimplexGaussianProcess(inference="stochastic", **settings)
+        return ds.SimplexGaussianProcess("ilr", inference="stochastic", **settings)
 
     monkeypatch.setattr(benchmark, "alone", benchmark.measure)
     monkeypatch.setattr(benchmark, "CLASSIFIERS", {"SimplexGaussianProcess": process})

@@ -193,12 +193,12 @@ def test_exact_process_of_too_many_rows_raises_before_the_target(monkeypatch):
     labels = np.arange(60) % 3
     many = np.random.default_rng(0).normal(size=(60, 3))
     for classifier, message in {
-        ds.SimplexGaussianProcess(): r"exact Gaussian process of 60 rows.*'stochastic'",
+        ds.SimplexGaussianProcess("ilr"): r"exact Gaussian process of 60 rows.*'stochastic'",
         ds.SimplexGaussianProcess(CASIMAC(lambda a, b: 1 / 0)): "exact Gaussian process of 60 rows",
         ds.LatentRegressionClassifier(target=CASIMAC(lambda a, b: 1 / 0)): "default regressor for 60 rows",
-        ds.SimplexGaussianProcess(inference="collapsed", inducing=50): "inducing=50 of 60 rows.*fewer inducing",
+        ds.SimplexGaussianProcess("ilr", inference="collapsed", inducing=50): "inducing=50 of 60 rows.*fewer inducing",
         ds.CategoricalGaussianProcess(inducing=50): "inducing=50 of 60 rows.*fewer inducing",
     }.items():
         with pytest.raises(MemoryError, match=message):
             classifier.fit(many, labels)
-    ds.SimplexGaussianProcess(inference="collapsed", inducing=10, max_iter=1).fit(many, labels)
+    ds.SimplexGaussianProcess("ilr", inference="collapsed", inducing=10, max_iter=1).fit(many, labels)

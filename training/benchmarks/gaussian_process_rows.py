@@ -33,7 +33,7 @@ COLUMNS, CLASSES, COMPONENTS, DIMENSIONS, APART = 50, 4, 12, 5, 2.2
 BLOCK, BATCH, HELD_OUT, FEW = 50_000, 512, 10_000, 6_000
 REAL, NOISE = ("htru2", "magic", "letter"), 0.05
 CLASSIFIERS: dict[str, Any] = {
-    "SimplexGaussianProcess": lambda epochs: ds.SimplexGaussianProcess(inference="stochastic", epochs=epochs),
+    "SimplexGaussianProcess": lambda epochs: ds.SimplexGaussianProcess("ilr", inference="stochastic", epochs=epochs),
     "CategoricalGaussianProcess": lambda epochs: ds.CategoricalGaussianProcess(epochs=epochs),
 }
 READERS = ("memory map", "tf.data")

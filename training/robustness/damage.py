@@ -102,7 +102,7 @@ KINDS = {
         lambda folder: _network().export(folder / "served"),
         lambda folder: load_served(folder / "served").predict(X)["class_probabilities"],
     ),
-    "Gaussian process (.npz)": _estimator(lambda: ds.SimplexGaussianProcess(max_iter=2)),
+    "Gaussian process (.npz)": _estimator(lambda: ds.SimplexGaussianProcess("ilr", max_iter=2)),
     "prototypes (.npz)": _estimator(lambda: ds.GMLVQ(max_iter=2)),
     "predictions": Kind(
         lambda folder: experiments.save_predictions(

@@ -25,6 +25,7 @@ _NETWORK = _MINIBATCHES | {
     "check_methods_sample_order_invariance": "networks predict in single precision, which depends on the batch"
 }
 _INDUCING = {EQUIVALENCE: "inducing points are drawn at random among the rows"}
+_COPIES = {EQUIVALENCE: "a repeated sample predicts its copy, one of weight two is left out as a whole"}
 _NEIGHBORS = {EQUIVALENCE: "a repeated sample is its own nearest neighbor"}
 _NOT_REPELLED = {WEIGHTED_CLASSES: "prototypes of classes of hardly any weight are not driven out of the others' way"}
 
@@ -56,10 +57,10 @@ CASES: dict[str, list[tuple[Any, dict[str, str]]]] = {
         (ds.LatentRegressionClassifier(BayesianRidge(), "dirichlet"), {}),
     ],
     "SimplexGaussianProcess": [
-        (ds.SimplexGaussianProcess(), {}),
+        (ds.SimplexGaussianProcess(), _COPIES),
         (ds.SimplexGaussianProcess("dirichlet", kernel="matern32", ard=True, max_iter=20), {}),
         (ds.SimplexGaussianProcess("one_hot", "collapsed", inducing=20, max_iter=20), _INDUCING),
-        (ds.SimplexGaussianProcess(inference="stochastic", **_FEW), _MINIBATCHES),
+        (ds.SimplexGaussianProcess("ilr", inference="stochastic", **_FEW), _MINIBATCHES),
     ],
     "CategoricalGaussianProcess": [
         (ds.CategoricalGaussianProcess(), _MINIBATCHES),
