@@ -100,9 +100,10 @@ class SimplexClassifier(CalibratedNetwork):
     learns all of it; Dirichlet latents are read out as they are.
 
     While ``fit`` trains latents, the metrics of training batches use a readout of few points, or for 64 classes and more
-    a closed form, where the readout samples (argmax of a diagonal or full covariance, softmax); validation, ``evaluate`` and ``predict`` never do. A loss of
-    class probabilities takes all its points in every step, which then takes several times as long. To avoid this, use
-    ``ArgmaxReadout(num_points=32)``, or an isotropic covariance, which is read out exactly.
+    a closed form, where the readout samples (argmax of a diagonal or full covariance, softmax); validation,
+    ``evaluate`` and ``predict`` never do. A loss of class probabilities takes all its points in every step, which then
+    takes several times as long. To avoid this, use ``ArgmaxReadout(num_points=32)``, or an isotropic covariance, which
+    is read out exactly.
 
     On a functional or sequential backbone ``inputs`` and ``outputs`` are connected to its layers:
     ``keras.Model(model.inputs, [model.get_layer("conv2d").output, *model.outputs])`` is what Grad-CAM needs.
