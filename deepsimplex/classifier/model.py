@@ -99,8 +99,8 @@ class SimplexClassifier(CalibratedNetwork):
     class probabilities are therefore read out from N(mu, Sigma + noise^2). For targets without noise (CASIMAC) the head
     learns all of it; Dirichlet latents are read out as they are.
 
-    While ``fit`` trains latents, the metrics of training batches use a readout of few points, or for 64 classes and more
-    a closed form, where the readout samples (argmax of a diagonal or full covariance, softmax); validation,
+    While ``fit`` trains latents, the metrics of training batches use a readout of few points, or a closed form for 64
+    classes and more, where the readout samples (argmax of a diagonal or full covariance, softmax); validation,
     ``evaluate`` and ``predict`` never do. A loss of class probabilities takes all its points in every step, which then
     takes several times as long. To avoid this, use ``ArgmaxReadout(num_points=32)``, or an isotropic covariance, which
     is read out exactly.
