@@ -104,9 +104,11 @@ class TrainingLabels:
         floatx, values = keras.config.floatx(), labels.values
         batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
         if latents is not None and self.loss is not None:
-            is_mixture = self.loss.mixes_classes and labels.is_soft and self._table is not None
-            read = self.loss.latent_labels(self._table if is_mixture else latents, self.scores)
-            batch |= {name: (values @ value if is_mixture else value).astype(floatx) for name, value in read.items()}
+            classes = self._table if self.loss.mixes_classes and labels.is_soft and labels.latents is None else None
+            read = self.loss.latent_labels(latents if classes is None else classes, self.scores)
+            if classes is not None:
+                read = {name: values @ value for name, value in read.items()}
+            batch |= {name: value.astype(floatx) for name, value in read.items()}
         if (per_class := self.class_weights) is None:
             return batch, None
         return batch, (values @ per_class).astype(floatx) if labels.is_soft else per_class[values]

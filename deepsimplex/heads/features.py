@@ -141,7 +141,8 @@ def feature_neighbor_error(
         blocks = samples.read_ahead(steps, "steps_per_epoch")
     else:
         drawn = np.random.default_rng(seed).permutation(samples.num_rows)[:ROWS]
-        blocks = samples.part(drawn).blocks(BATCH_SIZE)
+        rows = np.split(drawn, range(BATCH_SIZE, len(drawn), BATCH_SIZE))
+        blocks = ((as_arrays(x), y) for x, y, *_ in (take(samples.columns, some) for some in rows))
     parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
     for x, y, *_ in blocks:
         parts.append((compute_features(x, backbone), class_numbers(y)))
