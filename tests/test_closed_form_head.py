@@ -168,7 +168,7 @@ def test_head_of_copied_weights_adds_samples_and_says_that_it_cannot_forget(digi
     copied.build((None, 64))
     copied.set_weights(head.get_weights())
     copied.adapted = True
-    with pytest.raises(ValueError, match="load the head from a file"):
+    with pytest.raises(ValueError, match="copy the head by a file"):
         copied.forget(x[:1], y[:1])
     head.partial_fit(x[200:210], y[200:210])
     twin.partial_fit(x[200:210], y[200:210])

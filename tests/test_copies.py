@@ -9,6 +9,7 @@ import joblib
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge
 
@@ -24,8 +25,10 @@ def network():
     return keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
 
 
-def unfitted(head="gaussian", target="vertices", loss=None, **options):
-    model = ds.SimplexClassifier(network(), target, head=head, class_names=["ant", "bee", "cat"], **options)
+def unfitted(head="gaussian", target="vertices", loss=None, frozen=False, **options):
+    backbone = network()
+    backbone.trainable = not frozen
+    model = ds.SimplexClassifier(backbone, target, head=head, class_names=["ant", "bee", "cat"], **options)
     model.compile("sgd", loss, ["accuracy"], run_eagerly=True)
     return model
 
@@ -52,6 +55,7 @@ MODELS = {
     "latent calibration": lambda: make(head="prototypes", calibration="latent", sets="raps"),
     "composition": lambda: make(target="casimac", loss=ds.losses.Composition()),
     "bytes, class weights": lambda: make(x=BYTES, class_weight={0: 2.0, 1: 0.5}),
+    "closed form": lambda: make(frozen=True, head={"name": "closed_form", "inducing": 40}, calibration="temperature"),
     "embedding": lambda: make(target=ds.targets.CASIMAC(ds.distances.Embedding(network()))),
 }
 
@@ -101,6 +105,13 @@ def by_weights_file(make_twin):
     return copied
 
 
+def by_checkpoint(model, folder):
+    twin = keras.models.clone_model(model)
+    path = tf.train.Checkpoint(model=model).save(folder / "checkpoint")
+    tf.train.Checkpoint(model=twin).restore(path).assert_existing_objects_matched()
+    return twin
+
+
 def saved(model, folder):
     model.save(folder / "model.keras")
     return ds.load(folder / "model.keras")
@@ -109,6 +120,7 @@ def saved(model, folder):
 COPIES = {
     "save": saved,
     "pickle": lambda model, folder: pickle.loads(pickle.dumps(model)),
+    "checkpoint": by_checkpoint,
     "deepcopy": lambda model, folder: copy.deepcopy(model),
     **{
         f"set_weights of {f.__name__}": by_weights(f)
@@ -125,6 +137,7 @@ def outputs(model):
     seen |= {"class weights": model.unweighted_readout.class_weight.numpy()}
     seen |= {"tau": float(model.class_probabilities.tau.numpy()), "target": model.target.state()}
     seen["fitted"] = {name: part and part.get_config() for name, part in model.after_training.components().items()}
+    seen |= {"head": model.head.state(), "unknown": model.unknown and model.unknown.numbers_}
     if model.density is not None:
         seen["familiarity"] = np.asarray(model.density.familiarity(model.backbone(X)))
     return seen

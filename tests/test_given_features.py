@@ -6,7 +6,9 @@ import pytest
 import tensorflow as tf
 
 import deepsimplex as ds
-from deepsimplex.classifier.given_features import compute_given_features
+from deepsimplex import kernels
+from deepsimplex.classifier.given_features import GivenFeatures
+from deepsimplex.geometry import vertices
 from deepsimplex.heads import ClosedFormHead, VariationalGaussianProcess
 from deepsimplex.readout import ArgmaxReadout, LeftOutSoftmax
 from deepsimplex.targets import CASIMAC, ILR, Vertices
@@ -187,6 +189,96 @@ def test_groups_are_left_out_together(digits):
     )
 
 
+# Weights
+
+WEIGHTS = np.where(np.arange(200) % 4 == 3, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        lambda x, y: {"x": x, "y": y, "sample_weight": WEIGHTS},
+        lambda x, y: {"x": x, "y": np.eye(10)[y], "sample_weight": WEIGHTS[:, None]},
+        lambda x, y: {"x": tf.data.Dataset.from_tensor_slices((x, y, WEIGHTS)).batch(70)},
+        lambda x, y: {"x": x[y != 3], "y": y[y != 3], "sample_weight": WEIGHTS[y != 3]},
+        lambda x, y: {"x": x, "y": y, "sample_weight": WEIGHTS, "class_weight": {3: 0.0}},
+    ],
+    ids=["arrays", "soft labels", "stream", "class left out", "class of weight zero"],
+)
+def test_samples_of_weight_zero_are_left_out(arguments, digits):
+    x, y, x_test, _ = digits
+    model, other = make_model(make_flatten(), inducing=150), make_model(make_flatten(), inducing=150)
+    arguments = arguments(x, y)
+    lacks_three = "class_weight" in arguments or len(arguments["x"]) not in (200, 3)
+    rows = (WEIGHTS > 0) & ((y != 3) | (not lacks_three))
+    history = model.fit(**arguments, verbose=0).history
+    expected = other.fit(x[rows], y[rows], verbose=0).history
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), other.predict(x_test, verbose=0), atol=1e-4)
+    assert {name: pytest.approx(value, rel=1e-3) for name, value in history.items()} == expected
+
+
+@pytest.mark.parametrize("inducing", [100, 300])
+def test_sample_of_weight_two_counts_as_two_in_every_update(inducing, digits):
+    x, y, x_test, _ = digits
+    weights = 1.0 + np.arange(200) % 2
+    model = make_model(make_flatten(), inducing=inducing)
+    model.fit(x[:150], y[:150], sample_weight=weights[:150], verbose=0)
+    model.partial_fit(x[150:], y[150:], sample_weight=weights[150:]).forget(x[:20], y[:20], sample_weight=weights[:20])
+    regression = model.head._regression()
+    rows = np.repeat(np.arange(20, 200), weights[20:].astype(int))
+    expected = kernels.LabelRegression(regression.kernel, regression.points, 10)
+    expected = expected.add(x[rows].reshape(-1, 64), np.eye(10)[y[rows]]).solve(regression.noise)
+    mean = expected.predict(x_test.reshape(-1, 64)).mean @ vertices(10)
+    np.testing.assert_allclose(model.predict_latent(x_test).loc, mean, atol=1e-5)
+    assert model.head.num_rows == 180
+    with pytest.raises(ValueError, match=r"^x must hold samples that the head was solved with"):
+        model.forget(x[21:22], y[21:22])  # without its weight
+
+
+@pytest.fixture(scope="module")
+def rare():
+    """Two classes in one dimension, the second one of a fifth of the samples; then test samples."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(3000) < 0.2).astype(int)
+    x = (rng.normal(size=(3000, 1)) + 2.0 * y[:, None]).astype("float32")
+    return x[:1000], y[:1000], x[1000:], y[1000:]
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_effect_of_class_weights_on_probabilities_is_taken_out(soft, rare):
+    x, y, x_test, y_test = rare
+    labels = np.eye(2)[y] if soft else y
+    plain, weighted = (make_model(keras.Sequential([keras.Input((1,))]), num_classes=2, inducing=100) for _ in range(2))
+    weighted.compile(metrics=["accuracy"], weighted_metrics=["accuracy"])
+    plain.fit(x, labels, verbose=0)
+    history = weighted.fit(x, labels, class_weight={1: 5.0}, verbose=0).history
+    p, expected = (model.predict(x_test, verbose=0) for model in (weighted, plain))
+    np.testing.assert_allclose(p, expected, atol=0.08)
+    learned = weighted.readout(weighted.predict_latent(x_test).as_dict()).numpy()
+    assert learned[:, 1].mean() > 0.3
+    assert p[:, 1].mean() == pytest.approx(0.2, abs=0.03)
+    error, nll = ds.evaluation.expected_calibration_error, ds.evaluation.negative_log_likelihood
+    assert max(error(y_test, p), error(y_test, expected)) < 0.03 < 0.1 < error(y_test, learned)
+    assert nll(y_test, p) < nll(y_test, expected) + 0.01
+    left_out = weighted.head.leave_out(x, y, sample_weight=np.where(y == 1, 5.0, 1.0))
+    p = weighted.unweighted_readout({"loc": left_out.loc, "scale": left_out.scale}).numpy()
+    right = p.argmax(axis=1) == y
+    counts = np.where(y == 1, 5.0, 1.0)
+    assert history["accuracy"][0] == pytest.approx(right.mean(), abs=0.01)
+    assert history["weighted_accuracy"][0] == pytest.approx(np.average(right, weights=counts), abs=0.01)
+
+
+def test_updates_count_class_weights_as_fit_does(rare):
+    x, y, x_test, _ = rare
+    model = make_model(keras.Sequential([keras.Input((1,))]), num_classes=2, inducing=100)
+    model.fit(x, y, class_weight={1: 5.0}, verbose=0)
+    before = model.predict(x_test, verbose=0)
+    model.partial_fit(x_test[:300], np.ones(300, int))
+    assert np.abs(model.predict(x_test, verbose=0) - before).max() > 0.1
+    model.forget(x_test[:300], np.ones(300, int))
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), before, atol=1e-5)
+
+
 def test_a_second_fit_equals_a_first_one(digits, fitted):
     x, y, *_ = digits
     model = make_model(make_flatten(), inducing=50)
@@ -238,31 +330,104 @@ def test_many_features_are_mapped_into_memory(digits):
     x, y, *_ = digits
     model = make_model()
     blocks = [(x[:100], y[:100]), (x[100:], y[100:])]
-    features, labels = compute_given_features(model._features_model(), blocks, memory=2**15)
+    features, (labels,) = GivenFeatures(model.backbone, model._features_model(), memory=2**15).compute(blocks)
     assert isinstance(features, np.memmap)
     np.testing.assert_allclose(features, model.predict_features(x), atol=1e-6)
     np.testing.assert_array_equal(labels, y)
 
 
-def test_backbone_is_called_once_per_sample(digits):
+@keras.saving.register_keras_serializable(package="tests")
+class Counting(keras.layers.Layer):
+    """Flatten, and count samples; without a gradient, as a frozen network needs none."""
+
+    count = 0
+
+    def call(self, inputs):
+        return tf.ensure_shape(tf.numpy_function(self.flatten, [inputs], tf.float32), (None, 64))
+
+    def flatten(self, values):
+        Counting.count += len(values)
+        return values.reshape(len(values), -1)
+
+    def compute_output_shape(self, shape):
+        return (shape[0], 64)
+
+
+def make_counting(*layers):
+    Counting.count = 0
+    keras.utils.set_random_seed(0)
+    backbone = keras.Sequential([keras.Input((8, 8)), Counting(), *layers, keras.layers.Dense(20, "relu")])
+    backbone.trainable = False
+    return backbone
+
+
+@pytest.mark.filterwarnings("ignore:.*and removes")
+def test_fits_after_training_reuse_features_of_the_same_samples(digits):
+    x, y, x_test, y_test = digits
+    model = make_model(make_counting(), inducing=50)
+    model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(100), verbose=0, validation_data=(x_test, y_test))
+    model.fit_density(x, y, "gaussian").calibrate(x_test[:300], y_test[:300]).conformalize(x_test[:300], y_test[:300])
+    assert Counting.count == 200 + len(x_test)
+    model.calibrate(x_test[100:300], y_test[100:300], "platt").fit_unknown(x_test[:200].copy()).fit(x, y, verbose=0)
+    assert Counting.count == 200 + len(x_test)
+    x[0] += 0.01
+    model.fit(x, y, verbose=0)
+    x[0] -= 0.01
+    assert Counting.count == 400 + len(x_test)
+    model.backbone.set_weights([-weight for weight in model.backbone.get_weights()])
+    model.fit_density(x_test[:300], y_test[:300], "gaussian")
+    assert Counting.count == 400 + len(x_test) + 300
+
+
+def test_fits_by_given_features_equal_those_by_samples(digits, monkeypatch):
+    """Density, calibration, prediction sets and unknown score, and epochs of a head that is trained."""
+    x, y, x_test, y_test = digits
+
+    def fitted():
+        keras.utils.set_random_seed(0)
+        model = ds.SimplexClassifier(make_counting(), num_classes=10, head={"name": "variational", "inducing": 20})
+        model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
+        history = model.fit(x, y, epochs=3, batch_size=50, validation_data=(x_test, y_test), verbose=0).history
+        count = Counting.count
+        model.fit_density(x, y).calibrate(x_test[:300], y_test[:300]).conformalize(x_test[:300], y_test[:300])
+        return model.fit_unknown(x_test), history, count
+
+    model, history, count = fitted()
+    assert 0 <= count - 200 - len(x_test) <= 4  # two samples show that features are the same in training
+    with monkeypatch.context() as patch:
+        patch.setattr(ds.SimplexClassifier, "_is_frozen", lambda *_: False)
+        patch.setattr(ds.SimplexClassifier, "_computed_once", lambda self, x: x)
+        other, expected, count = fitted()
+    assert count >= 3 * (200 + len(x_test))
+    for name, values in history.items():
+        np.testing.assert_allclose(values, expected[name], rtol=1e-4, err_msg=name)
+    weights, others = model.get_weights(), other.get_weights()
+    for weight, value in zip(weights, others, strict=True):
+        if weight.dtype.kind == "f":
+            np.testing.assert_allclose(weight, value, rtol=1e-3, atol=1e-4)
+    for weight, value in zip(model.head.get_weights(), other.head.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, value, atol=1e-5)
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), other.predict(x_test, verbose=0), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [keras.layers.Dropout(0.5, name="dropout"), keras.layers.BatchNormalization(center=False, scale=False)],
+    ids=["dropout", "batch statistics"],
+)
+def test_features_that_training_changes_are_computed_in_every_epoch(layer, digits):
     x, y, *_ = digits
-    counted = []
-
-    @keras.saving.register_keras_serializable(package="tests")
-    class Counting(keras.layers.Layer):
-        def call(self, inputs):
-            return tf.ensure_shape(tf.numpy_function(self.count, [inputs], tf.float32), (None, 64))
-
-        def count(self, values):
-            counted.append(len(values))
-            return values.reshape(len(values), -1)
-
-        def compute_output_shape(self, shape):
-            return (shape[0], 64)
-
-    model = make_model(keras.Sequential([keras.Input((8, 8)), Counting()]), inducing=50)
-    model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(100), verbose=0)
-    assert sum(counted) == 200
+    backbone = make_counting(layer)
+    if not isinstance(layer, keras.layers.Dropout):
+        backbone.trainable = True
+        backbone.layers[-1].trainable = False  # nothing is trained, but the moving averages change
+    model = make_model(backbone, head="gaussian")
+    if isinstance(layer, keras.layers.Dropout):
+        with pytest.warns(UserWarning, match=r"^random layers of the backbone, dropout among.*every epoch"):
+            model.fit(x, y, epochs=2, verbose=0)
+    else:
+        model.fit(x, y, epochs=2, verbose=0)
+    assert Counting.count >= 400
 
 
 # Copies
@@ -281,6 +446,20 @@ def test_copies_predict_the_same(digits, fitted, tmp_path):
     for copy in (loaded, twin, other):
         assert copy.head.adapted
         np.testing.assert_allclose(copy.predict(x_test, verbose=0), expected, atol=1e-6)
+
+
+def test_copies_by_weights_forget(digits, fitted):
+    x, y, *_ = digits
+    twin, again = (keras.models.clone_model(fitted) for _ in range(2))
+    twin.set_weights(fitted.get_weights())
+    twin.forget(x[:20], y[:20])
+    again.set_weights(twin.get_weights())
+    assert again.head.num_rows == 180
+    with pytest.raises(ValueError, match=r"^x must hold samples that the head was solved with"):
+        again.forget(x[:1], y[:1])
+    again.set_weights(twin.get_weights()[: len(twin.weights)])
+    with pytest.raises(ValueError, match=r"^forget recognizes samples by what get_weights of a head alone"):
+        again.forget(x[20:21], y[20:21])
 
 
 @pytest.mark.parametrize("changed", ["partial_fit", "forget"])
@@ -321,6 +500,40 @@ def test_added_and_forgotten_samples_equal_fitting_without_them(digits):
     np.testing.assert_allclose(model.predict_latent(x_test).loc, before, atol=1e-6)
 
 
+@pytest.mark.parametrize("new", [9, 0])
+def test_new_class_is_predicted_with_calibrated_probabilities(new):
+    """About as well as by a fit of all samples, which chooses the kernel anew."""
+    (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    known, added = np.flatnonzero(y != new)[:700], np.flatnonzero(y == new)[:20]
+    model, fresh = make_model(make_flatten(), inducing=500), make_model(make_flatten(), inducing=500)
+    model.fit(x[known], y[known], verbose=0)
+    rejected = model.predict_or_unknown(x_test) == -1
+    model.partial_fit(x[added], y[added])
+    rows = np.concatenate([known, added])
+    fresh.fit(x[rows], y[rows], verbose=0)
+    p, expected = (each.predict(x_test, verbose=0) for each in (model, fresh))
+    nll = ds.evaluation.negative_log_likelihood
+    assert nll(y_test, p) < nll(y_test, expected) + 0.03 < 0.2
+    assert ds.evaluation.expected_calibration_error(y_test, p) < 0.04
+    assert ds.evaluation.accuracy(y_test, p) > 0.94
+    now = model.predict_or_unknown(x_test) == -1
+    is_new = y_test == new
+    assert now[is_new].mean() < rejected[is_new].mean() - 0.1
+    assert now[~is_new].mean() < 0.12
+
+
+def test_threshold_of_unknown_samples_takes_up_new_ones(digits):
+    x, y, x_test, y_test = digits
+    model = make_model(make_flatten(), inducing=100)
+    model.fit(x, y, verbose=0)
+    noise = np.random.default_rng(0).random((100, 8, 8))
+    assert (model.predict_or_unknown(noise) == -1).mean() > 0.9
+    model.partial_fit(noise, np.random.default_rng(1).integers(10, size=100))
+    assert (model.predict_or_unknown(noise) == -1).mean() < 0.5
+    assert (model.predict_or_unknown(x_test) == -1).mean() < 0.05
+    assert model.fit_unknown(None).partial_fit(x_test[:5], y_test[:5]).unknown is None
+
+
 def test_updates_remove_what_was_fitted_to_the_outputs(digits):
     x, y, x_test, y_test = digits
     model = make_model(make_flatten(), inducing=50)
@@ -357,8 +570,8 @@ def with_nan(x, y):
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (lambda x, y: (x, y), {"class_weight": {0: 2.0}}, r"^class_weight must be None.*guide"),
-        (lambda x, y: (x, y), {"sample_weight": np.ones(200)}, r"^sample_weight must be None"),
+        (lambda x, y: (x, y), {"sample_weight": np.zeros(200)}, r"^sample_weight must be.*not all zero"),
+        (lambda x, y: (x, y), {"sample_weight": np.ones(199)}, r"^sample_weight must.*199"),
         (lambda x, y: (x, y), {"groups": np.zeros(199)}, r"^groups must have a value for each sample.*\(199,\)"),
         (lambda x, y: (x, y), {"groups": np.zeros(200)}, r"^y must have a class of at least two samples, or groups"),
         (lambda x, y: (x[:10], np.arange(10)), {}, r"^y must have a class of at least two samples"),

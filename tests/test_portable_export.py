@@ -87,9 +87,13 @@ def assert_serves(model, x, format, folder, fed=None, **options):
     outputs = runner(folder / name, x if fed is None else fed)
     sets = [] if model.prediction_sets is None else ["prediction_set"]
     density = [] if model.density is None else ["familiarity"]
-    assert sorted(outputs) == ["class_id", "class_probabilities", *density, "latent_mean", "latent_scale", *sets]
+    unknown = [] if model.unknown is None else ["unknown"]
+    expected = ["class_id", "class_probabilities", *density, "latent_mean", "latent_scale", *sets, *unknown]
+    assert sorted(outputs) == expected
     for name in density:  # a thousandth for every quantile
         np.testing.assert_allclose(outputs[name], model.familiarity(x), atol=2e-3)
+    for name in unknown:
+        np.testing.assert_allclose(outputs[name], model.unknown_score(x), atol=5e-3)
     for name in sets:
         np.testing.assert_array_equal(outputs[name], model.predict_set(x))
     p, latent = model.predict_proba(x), model.predict_latent(x)
@@ -120,8 +124,18 @@ def test_every_readout_head_and_calibration_is_served(format, kind, samples, tmp
 @pytest.mark.parametrize("format", SERVED)
 def test_nearest_neighbor_density_is_served(format, samples, tmp_path):
     model, (x, _) = make(samples, **KINDS["argmax, isotropic"]), samples
-    model.fit_density(x, model.predict_proba(x).argmax(axis=1))
+    model.fit_density(x, model.predict_proba(x).argmax(axis=1)).fit_unknown(x)
     assert_serves(model, np.concatenate([x[:7], 3 * x[:2]]), format, tmp_path)
+
+
+@each_format
+def test_closed_form_head_is_served_with_unknown_score(format, samples, tmp_path):
+    x, y = samples
+    backbone = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten()])
+    model = ds.SimplexClassifier(backbone, num_classes=10, head={"name": "closed_form", "inducing": 150})
+    model.compile()
+    model.fit(x, y, verbose=0)
+    assert_serves(model, np.concatenate([x[:7], 1 - x[:3]]), format, tmp_path)
 
 
 @pytest.mark.parametrize(

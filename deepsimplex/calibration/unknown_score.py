@@ -11,6 +11,7 @@ from deepsimplex._utils.validation import check_array
 
 # Number of quantiles that are stored: scores have a resolution of a thousandth.
 _QUANTILES = 1000
+_LEVELS = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
 # Exponent of the generalized entropy, and weight of squared variances.
 _EXPONENT, _VARIANCE_WEIGHT = 0.1, 0.1
 
@@ -45,8 +46,9 @@ class UnknownScore:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> score = UnknownScore().fit(rng.dirichlet([0.1] * 3, 1000), rng.random(1000))
-    >>> score(np.array([[1.0, 0.0, 0.0], [0.4, 0.3, 0.3]]), np.array([0.5, 5.0])).numpy().round(2).tolist()
+    >>> score = UnknownScore().fit(np.log(rng.dirichlet([1.0] * 3, 1000)), rng.random(1000))
+    >>> log_p = np.log([[0.998, 0.001, 0.001], [0.4, 0.3, 0.3]])
+    >>> score(log_p, np.array([0.5, 5.0])).numpy().round(2).tolist()
     [0.0, 1.0]
     """
 
@@ -54,30 +56,43 @@ class UnknownScore:
         if numbers is not None:
             self.numbers_ = numbers
 
-    def fit(self, p: ArrayLike, variance: ArrayLike) -> Self:
-        """Fit to class probabilities [N, n] and latent variances [N] of known samples that were left out."""
-        p = check_array(p, "p", "[N, n]")
-        entropy, variances = _entropy(tf.constant(p)).numpy(), np.asarray(variance, np.float64)
+    def fit(self, log_p: ArrayLike, variance: ArrayLike) -> Self:
+        """Fit to log-probabilities [N, n] and latent variances [N] of known samples that were left out."""
+        entropy = _entropy(tf.constant(check_array(log_p, "log_p", "[N, n]", finite=False))).numpy()
+        variances = np.asarray(variance, np.float64)
         moments = [entropy.mean(), entropy.std() or 1.0, variances.mean(), variances.std() or 1.0]
         order = _order(tf.constant(entropy), tf.constant(variances), moments).numpy()
-        self.numbers_ = np.concatenate([moments, np.quantile(order, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)])
+        self.numbers_ = np.concatenate([moments, np.quantile(order, _LEVELS)])
         return self
 
-    def __call__(self, p: Any, variance: Any) -> Any:
-        """Return the scores [N] of class probabilities [N, n] and latent variances [N], a tensor of dtype float32.
+    def add(self, log_p: ArrayLike, variance: ArrayLike, before: int) -> "UnknownScore":
+        """Return a score of the known samples so far, ``before`` many, and of further ones; the moments stay."""
+        moments, quantiles = np.split(self.numbers_, [4])
+        order = _order(_entropy(tf.constant(log_p, tf.float64)), tf.constant(variance, tf.float64), moments).numpy()
+        weights = np.repeat([before / _QUANTILES, 1.0], [_QUANTILES, len(order)])
+        joined = np.quantile(np.concatenate([quantiles, order]), _LEVELS, weights=weights, method="inverted_cdf")
+        return UnknownScore(np.concatenate([moments, joined]))
+
+    def __call__(self, log_p: Any, variance: Any) -> Any:
+        """Return the scores [N] of log-probabilities [N, n] and latent variances [N], a tensor of dtype float32.
 
         Beyond all known samples they grow on, within the last thousandth.
         """
-        p = tf.cast(p, precise_dtype())  # entropies of flat probabilities differ by little
+        log_p = tf.cast(log_p, precise_dtype())
         moments, quantiles = np.split(self.numbers_, [4])
-        order = _order(_entropy(p), tf.cast(variance, p.dtype), moments)
-        share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, p.dtype), p.dtype), axis=1)
-        excess = tf.maximum(order - tf.constant(quantiles[-1], p.dtype), 0.0)
+        order = _order(_entropy(log_p), tf.cast(variance, log_p.dtype), moments)
+        share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, order.dtype), order.dtype), axis=1)
+        excess = tf.maximum(order - tf.constant(quantiles[-1], order.dtype), 0.0)
         return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
 
 
-def _entropy(p: Any) -> Any:
-    return tf.reduce_sum(tf.pow(tf.maximum(p * (1.0 - p), 0.0), _EXPONENT), axis=1)
+def _entropy(log_p: Any) -> Any:
+    """Generalized entropies [N]. Probabilities near 1 are 1 minus the sum of the others, which rounding leaves."""
+    p = tf.exp(log_p)
+    likeliest = tf.one_hot(tf.argmax(log_p, axis=1), log_p.shape[1], dtype=log_p.dtype)
+    others = tf.reduce_sum((1.0 - likeliest) * p, axis=1, keepdims=True)
+    complement = likeliest * others + (1.0 - likeliest) * (1.0 - p)
+    return tf.reduce_sum(tf.pow(p * complement, _EXPONENT), axis=1)
 
 
 def _order(entropy: Any, variance: Any, moments: Any) -> Any:

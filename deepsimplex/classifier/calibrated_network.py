@@ -14,6 +14,7 @@ from deepsimplex._utils.validation import check_number
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity, UnknownScore
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
+from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
 from deepsimplex.latent import LatentGaussian
@@ -27,6 +28,7 @@ class CalibratedNetwork(SimplexNetwork):
     """
 
     unknown: UnknownScore | None = None
+    _unknown_model: Any = None
     _has_latents: ClassVar[bool] = True
     _variance_share: ClassVar[float | None] = VARIANCE_SHARE
 
@@ -228,8 +230,9 @@ class CalibratedNetwork(SimplexNetwork):
         """
         if x is None:
             return self._set_unknown(None)
-        model = Output(self, lambda x: self._unknown_inputs(self.head(self.backbone(x, training=False))))
-        return self._fit_unknown(**predictions(model, self._checked(x), batch_size, verbose))
+        model = Output(self, lambda x: self._unknown_inputs(self.head(self.features(x))))
+        x, *_ = Samples.of(x, precision=self._precision).read_all()
+        return self._fit_unknown(**predictions(model, self._checked(self._computed_once(x)), batch_size, verbose))
 
     def unknown_score(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return how unlike the known samples each sample is, [N], from 0 to 1.
@@ -242,13 +245,7 @@ class CalibratedNetwork(SimplexNetwork):
         ValueError
             Before ``fit`` of a head in closed form and, with other heads, before ``fit_unknown``.
         """
-        if self.unknown is None:
-            raise ValueError(
-                "unknown_score needs samples that were left out of training: call fit_unknown(x_held) first. A head in "
-                "closed form has them from fit"
-            )
-        model = Output(self, lambda x: self._unknown_of_features(self.backbone(x, training=False)))
-        return predictions(model, self._checked(x), batch_size, verbose)
+        return self._predict_unknown(x, batch_size, verbose)["unknown"]
 
     def predict_or_unknown(
         self, x: Any, rejected: float = 0.05, batch_size: int | None = None, verbose: str | int = 0
@@ -283,27 +280,43 @@ class CalibratedNetwork(SimplexNetwork):
         (True, True)
         """
         check_number(rejected, "rejected", least=0, below=1)
-        samples, *_ = self._checked(x).read_all()
-        score = self.unknown_score(samples, batch_size, verbose)
-        classes = self.predict_proba(samples, batch_size, verbose).argmax(axis=1)
-        return np.where(score > 1.0 - rejected, -1, classes)
+        predicted = self._predict_unknown(x, batch_size, verbose)
+        return np.where(predicted["unknown"] > 1.0 - rejected, -1, predicted["probabilities"].argmax(axis=1))
+
+    def _predict_unknown(self, x: Any, batch_size: int | None, verbose: str | int) -> dict[str, np.ndarray]:
+        """Return scores of unknown samples [N] and class probabilities [N, n] by one pass through the backbone."""
+        if self.unknown is None:
+            raise ValueError(
+                "unknown_score needs samples that were left out of training: call fit_unknown(x_held) first. A head in "
+                "closed form has them from fit"
+            )
+
+        def outputs(x: Any) -> dict[str, Any]:
+            features = self.features(x)
+            return {"unknown": self._unknown_of_features(features), "probabilities": self.class_probabilities(features)}
+
+        samples = self._checked(x)
+        if self._unknown_model is None:
+            self._hide("_unknown_model", Output(self, outputs))
+        return predictions(self._unknown_model, samples, batch_size, verbose)
 
     def _unknown_inputs(self, latent: dict[str, Any]) -> dict[str, Any]:
-        """Return what an unknown sample is recognized by: uncalibrated class probabilities, and latent variances."""
+        """Return what an unknown sample is recognized by: uncalibrated log-probabilities, and latent variances."""
         latent = {name: tf.convert_to_tensor(value) for name, value in latent.items()}
         axes = list(range(1, len(latent["scale"].shape)))
-        p = self.unweighted_readout(self.predictive_latent(latent, calibrated=False))
-        return {"p": p, "variance": tf.reduce_sum(tf.square(latent["scale"]), axis=axes)}
+        log_p = self.unweighted_readout.log_probabilities(self.predictive_latent(latent, calibrated=False))
+        return {"log_p": log_p, "variance": tf.reduce_sum(tf.square(latent["scale"]), axis=axes)}
 
     def _unknown_of_features(self, features: Any) -> Any:
         assert self.unknown is not None
         return self.unknown(**self._unknown_inputs(self.head(features)))
 
-    def _fit_unknown(self, p: Any, variance: Any) -> Self:
-        return self._set_unknown(UnknownScore().fit(np.asarray(p), np.asarray(variance)))
+    def _fit_unknown(self, log_p: Any, variance: Any) -> Self:
+        return self._set_unknown(UnknownScore().fit(np.asarray(log_p), np.asarray(variance)))
 
     def _set_unknown(self, unknown: UnknownScore | None) -> Self:
         self._hide("unknown", unknown)
+        self._hide("_unknown_model", None)
         return self
 
     def _served(self, p: Any, features: Any) -> dict[str, Any]:
@@ -331,7 +344,15 @@ class CalibratedNetwork(SimplexNetwork):
     def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once into memory."""
         x, y, weight = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision).read_all()
-        return x, Labels.of(y, self.num_classes, soft=False).values, weight
+        labels = Labels.of(y, self.num_classes, soft=False).values
+        return self._computed_once(x), labels, weight
+
+    def _computed_once(self, x: Any) -> Any:
+        """Return samples as features, which are computed once, if the backbone has weights and none to train."""
+        alone = self.distribute_strategy.num_replicas_in_sync == 1
+        if not (alone and has_nothing_to_train(self.backbone) and self.backbone.weights):
+            return x
+        return given(self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0])
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
         """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
@@ -344,12 +365,13 @@ class CalibratedNetwork(SimplexNetwork):
         return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.unweighted_readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
-        return self.predict_features(x, **options)
+        return features_of(x) if is_given(x) else self.predict_features(x, **options)
 
     def _retraced(self) -> Self:
         """Drop the functions that Keras traced with an earlier density or calibration."""
         self.predict_function = self.test_function = None
         self._hide("_latent_model", None)
+        self._hide("_unknown_model", None)
         return self
 
     # Weights, and what is copied with them
@@ -381,8 +403,11 @@ class CalibratedNetwork(SimplexNetwork):
                 vars(self.after_training).update(fitted)
 
     def get_weights(self) -> list[np.ndarray]:
-        """Return the weights, followed by the arrays of calibration, sets and density, if they are fitted."""
-        names = json.dumps(list(arrays := self._arrays()))
+        """Return the weights, followed by the arrays of calibration, sets and density, if they are fitted.
+
+        Those of a head in closed form follow, by which ``forget`` recognizes samples.
+        """
+        names = json.dumps(list(arrays := self._fitted_arrays()))
         return [
             *super().get_weights(),
             *([np.frombuffer(names.encode(), np.uint8), *arrays.values()] if arrays else []),
@@ -402,7 +427,7 @@ class CalibratedNetwork(SimplexNetwork):
         arrays = _named_arrays(weights[count:], count)
         with self._replaced_weights("set_weights"):
             super().set_weights(weights[:count])
-            self._load_arrays(arrays)
+            self._load_fitted_arrays(arrays)
 
     @contextmanager
     def _replaced_weights(self, method: str) -> Iterator[None]:
@@ -430,6 +455,15 @@ class CalibratedNetwork(SimplexNetwork):
         prefix = "target_"
         if target := {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}:
             self.target.load_state(target)
+
+    def _fitted_arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays that copies without files have beside the weights, those of the head among them."""
+        return {**self._arrays(), **{f"head_{name}": array for name, array in self.head.state().items()}}
+
+    def _load_fitted_arrays(self, arrays: dict[str, np.ndarray]) -> None:
+        self._load_arrays(arrays)
+        prefix = "head_"
+        self.head.load_state({name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)})
 
     def save_own_variables(self, store: Any) -> None:
         """Save the arrays that are copied with the weights."""

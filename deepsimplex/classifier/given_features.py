@@ -1,18 +1,26 @@
 """Features of a network with nothing to train: computed once, in blocks, in memory or in a memory map."""
 
+import hashlib
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.samples.samples import as_tensor
+from deepsimplex._utils.batching import num_rows
+from deepsimplex.samples.columns import Columns, as_tensor, row_keys
+from deepsimplex.samples.reservoir import joined
 
 MEMORY = 2**29
 """Bytes of features that are held in memory; more are written to a temporary file, which is memory-mapped."""
 BATCH_SIZE = 256
+# Sets of samples whose features are kept: those of training, of validation, of a calibration, of prediction sets.
+_SETS = 4
+# Name of samples that are features, which no input of a backbone may have.
+_GIVEN = "given/features"
 
 
 def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
@@ -44,43 +52,125 @@ def random_layers(layer: Any) -> list[str]:
     return [layer.name] if any(variable.name == "seed_generator_state" for variable in layer.variables) else []
 
 
-def compute_given_features(
-    model: keras.Model, blocks: Iterable[tuple[Any, ...]], precision: str | None = None, memory: int = MEMORY
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Compute the features [N, d] of samples by a model, and return them with the labels.
+def is_given(x: Any) -> bool:
+    """Return whether samples are features already, as ``given`` returns them.
+
+    Examples
+    --------
+    >>> is_given(given(np.zeros((2, 3)))), is_given({"photo": np.zeros((2, 3))})
+    (True, False)
+    """
+    return isinstance(x, dict) and x.keys() == {_GIVEN}
+
+
+def given(features: Any) -> dict[str, Any]:
+    """Return features [N, d] as samples that a backbone has seen already."""
+    return {_GIVEN: features}
+
+
+def features_of(x: Any) -> Any:
+    """Return the features of samples that are features already."""
+    return x[_GIVEN]
+
+
+class GivenFeatures:
+    """Features of a network with nothing to train, which are computed once for the same samples.
+
+    Samples are recognized by their values, one by one, as long as the network's weights stay as they are. The features
+    of the latest sets of samples are kept, in memory up to a size, beyond it in temporary files.
 
     Parameters
     ----------
+    backbone : keras.layers.Layer
     model : keras.Model
-        From samples to features [N, d].
-    blocks : iterable of tuple
-        Blocks of samples and labels, each read once.
-    precision : str, optional
-        Dtype of floats among the samples. Default None: float32.
+        From samples to the backbone's features [N, d].
     memory : int
-        Bytes of features that are held in memory. More are written to a temporary file, and returned as a memory map.
-
-    Raises
-    ------
-    ValueError
-        For no samples, and features that are not finite.
+        Bytes of features that are held in memory. Default 512 MiB.
     """
-    model.make_predict_function()
-    labels = []
 
-    def computed() -> Iterable[NDArray[Any]]:
-        for x, y, *_ in blocks:
-            tensors = keras.tree.map_structure(lambda leaf: as_tensor(leaf, precision), x)
-            features = np.asarray(model.predict_function([(tensors,)]))
-            if rows := int(np.sum(~np.isfinite(features).all(axis=1))):
-                raise ValueError(
-                    f"backbone must give finite features; found NaN or infinity for {rows} of {len(features)} samples"
-                )
-            labels.append(np.asarray(y))
-            yield features
+    def __init__(self, backbone: keras.layers.Layer, model: keras.Model, memory: int = MEMORY) -> None:
+        self._backbone, self._model, self._memory = backbone, model, memory
+        self._weights = b""
+        self._sets: list[tuple[dict[bytes, int], NDArray[Any]]] = []
 
-    features = _joined(computed(), memory)
-    return features, np.concatenate(labels)
+    def compute(self, blocks: Iterable[Columns], precision: str | None = None) -> tuple[NDArray[Any], Columns]:
+        """Return the features [N, d] of samples, and the other columns of the blocks.
+
+        Parameters
+        ----------
+        blocks : iterable of tuple
+            Blocks of samples, with or without labels and weights, each read once.
+        precision : str, optional
+            Dtype of floats among the samples. Default None: float32.
+
+        Returns
+        -------
+        features : ndarray, shape [N, d]
+            A memory map if it is large.
+        columns : tuple
+            Labels and weights, as far as the blocks hold them.
+
+        Raises
+        ------
+        ValueError
+            For no samples, and features that are not finite.
+        """
+        self._forget_changed()
+        self._model.make_predict_function()
+        others: list[Columns] = []
+        numbers: dict[bytes, int] = {}
+        keeps = bool(self._backbone.weights)  # without weights features cost as little as their digests
+
+        def computed() -> Iterator[NDArray[Any]]:
+            row = 0
+            for x, *columns in blocks:
+                others.append(tuple(columns))
+                keys = row_keys(x) if keeps and not _has_ragged(x) else []
+                features = self._known(keys)
+                yield self._computed(x, precision) if features is None else features
+                numbers.update(zip(keys, range(row, row + len(keys)), strict=True))
+                row += num_rows(x)
+
+        features = _joined(computed(), self._memory)
+        if numbers and not any(numbers.keys() <= rows.keys() for rows, _ in self._sets):
+            self._sets = [*self._sets[-_SETS + 1 :], (numbers, features)]
+            while len(self._sets) > 1 and self._held_bytes() > self._memory:
+                del self._sets[0]
+        return features, joined(others)
+
+    def clear(self) -> None:
+        """Drop all features."""
+        self._sets = []
+
+    def _forget_changed(self) -> None:
+        digest = hashlib.blake2b()
+        for weight in self._backbone.weights:
+            digest.update(np.ascontiguousarray(weight).data)
+        if digest.digest() != self._weights:
+            self.clear()
+            self._weights = digest.digest()
+
+    def _held_bytes(self) -> int:
+        return sum(features.nbytes for _, features in self._sets if not isinstance(features, np.memmap))
+
+    def _known(self, keys: list[bytes]) -> NDArray[Any] | None:
+        for numbers, features in self._sets:
+            if keys and all(key in numbers for key in keys):
+                return np.asarray(features[[numbers[key] for key in keys]])
+        return None
+
+    def _computed(self, x: Any, precision: str | None) -> NDArray[Any]:
+        tensors = keras.tree.map_structure(lambda leaf: as_tensor(leaf, precision), x)
+        features = np.asarray(self._model.predict_function([(tensors,)]))
+        if rows := int(np.sum(~np.isfinite(features).all(axis=1))):
+            raise ValueError(
+                f"backbone must give finite features; found NaN or infinity for {rows} of {len(features)} samples"
+            )
+        return features
+
+
+def _has_ragged(x: Any) -> bool:
+    return any(isinstance(leaf, tf.RaggedTensor) for leaf in keras.tree.flatten(x))
 
 
 def _joined(parts: Iterable[NDArray[Any]], memory: int) -> NDArray[Any]:

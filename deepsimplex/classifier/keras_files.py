@@ -3,12 +3,14 @@
 import io
 import os
 import tempfile
+import weakref
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from deepsimplex._utils.archives import check_archive
 
@@ -111,3 +113,26 @@ class FileInMemory(io.BytesIO):
 
     def __str__(self) -> str:
         return self._filepath
+
+
+class CheckpointState(tf.train.experimental.PythonState):
+    """What is fitted beside the weights of a network, for ``tf.train.Checkpoint``."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self._network: Any = weakref.ref(network)
+
+    def serialize(self) -> bytes:
+        """Return the arrays as bytes."""
+        file, network = io.BytesIO(), self._network()
+        np.savez(file, **network._fitted_arrays())
+        return file.getvalue()
+
+    def deserialize(self, string_value: bytes) -> None:
+        """Restore the arrays."""
+        network = self._network()
+        with np.load(io.BytesIO(string_value), allow_pickle=False) as arrays:
+            if "after_training" not in arrays:
+                network.after_training.remove("restore")
+            network._load_fitted_arrays(dict(arrays))
+        network._retraced()

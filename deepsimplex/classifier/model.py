@@ -15,13 +15,15 @@ import tensorflow as tf
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
-from deepsimplex._utils.validation import check_number, check_whole
+from deepsimplex._utils.validation import check_number, check_sample_weight, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
-    compute_given_features,
+    features_of,
+    given,
     has_nothing_to_train,
+    is_given,
     random_layers,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
@@ -35,10 +37,12 @@ from deepsimplex.classifier.several_workers import (
 )
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
+from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
-from deepsimplex.samples import Labels, Samples
+from deepsimplex.samples import ArraySamples, Labels, Samples
+from deepsimplex.samples.columns import as_tensor
 from deepsimplex.targets import Target
 
 
@@ -107,8 +111,8 @@ class SimplexClassifier(CalibratedNetwork):
     On a functional or sequential backbone ``inputs`` and ``outputs`` are connected to its layers:
     ``keras.Model(model.inputs, [model.get_layer("conv2d").output, *model.outputs])`` is what Grad-CAM needs.
 
-    Density, calibration and prediction sets are copied with the weights, by files, ``get_weights`` and pickles; a clone
-    has the architecture alone.
+    Density, calibration and prediction sets are copied with the weights, by files, ``get_weights``, pickles and
+    ``tf.train.Checkpoint``; a clone has the architecture alone.
 
     Created inside the scope of a ``tf.distribute.Strategy``, the model is trained under that strategy, with the losses
     and weights of a single device; ``fit`` raises an error if weights or optimizer were made outside.
@@ -219,6 +223,10 @@ class SimplexClassifier(CalibratedNetwork):
         inference mode, and one epoch reports loss and metrics of left-out training samples. A solved head stays as it
         is while a backbone with trainable weights is trained through it.
 
+        Features of arrays by a frozen backbone are computed once for other heads, too, unless random layers change
+        them in training. Fits after training reuse them for the same samples, while the weights are the same. They are
+        held in memory up to 512 MiB, beyond in temporary files, and are not saved.
+
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
@@ -239,9 +247,10 @@ class SimplexClassifier(CalibratedNetwork):
             Draw a new order in every epoch, from ``seed``.
         class_weight : dict of int to float, optional
             Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
-            what the network learns most about. Their effect on class probabilities, as if a class of weight w were
-            w times as frequent, is taken out in predictions, metrics and ``evaluate``. For decisions that favor a class
-            see the guide to decisions. The effect of ``sample_weight`` stays.
+            what the network learns most about; a head in closed form counts a sample of weight w as w samples. Their
+            effect on class probabilities, as if a class of weight w were w times as frequent, is taken out in
+            predictions, metrics and ``evaluate``. For decisions that favor a class see the guide to decisions. The
+            effect of ``sample_weight`` stays.
         groups : array_like, shape [N], optional
             Samples of equal values, such as of one patient, are left out together where the head is solved in closed
             form; beside arrays alone.
@@ -268,19 +277,17 @@ class SimplexClassifier(CalibratedNetwork):
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
         if groups is not None:
-            groups = np.asarray(groups)
-            if not self._is_solved() or samples.is_stream or groups.shape != (samples.num_rows,):
-                raise ValueError(
-                    "groups must have a value for each sample of arrays, beside a head that is solved in closed form; "
-                    f"found shape {groups.shape}"
-                )
+            groups = check_groups(groups, samples)
+            if not self._is_solved():
+                name = type(self.head).__name__
+                raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
         if self._is_solved():
             groups = None if groups is None else groups[: samples.num_rows]
             left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
             if validation is not None:
-                kwargs |= self._validation_arguments(validation, batch_size, kwargs)
+                kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
             kwargs.pop("initial_epoch", None)
             self._build_metrics(left_out)
             self._hide("_reports_left_out", True)
@@ -303,13 +310,19 @@ class SimplexClassifier(CalibratedNetwork):
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
+        is_frozen = workers.count == 1 and self._is_frozen(samples)
+        compares_samples = labels.needs_training_samples(samples)
+        if is_frozen and not compares_samples:
+            samples = self._with_features(samples)
         numbers, steps = labels.class_numbers, steps_per_epoch
-        error = partial(feature_neighbor_error, samples, self.backbone, numbers, steps=steps, seed=self.seed)
+        error = partial(feature_neighbor_error, *self._features_of(samples), numbers, steps=steps, seed=self.seed)
         samples = labels.fit_target_and_loss(samples, error, steps_per_epoch)
         self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
+        if is_frozen and compares_samples:
+            samples = self._with_features(samples)
         self._adapt_head(samples, steps_per_epoch)
         if validation is not None:
-            kwargs |= self._validation_arguments(validation, batch_size, kwargs)
+            kwargs |= self._validation_arguments(validation, batch_size, kwargs, is_frozen)
         self._build_metrics(samples)
         self._begin_training(labels)
         seeded = SeededEpochs(self.seed)
@@ -411,12 +424,49 @@ class SimplexClassifier(CalibratedNetwork):
         return labels.replace(samples), batch_size, steps
 
     def _validation_arguments(
-        self, validation: Samples, batch_size: int | None, kwargs: dict[str, Any]
+        self, validation: Samples, batch_size: int | None, kwargs: dict[str, Any], is_frozen: bool = False
     ) -> dict[str, Any]:
-        """Return the arguments of Keras' ``fit`` for validation samples."""
+        """Return the arguments of Keras' ``fit`` for validation samples, as features of a frozen backbone."""
         size = kwargs.pop("validation_batch_size", None) or batch_size
         validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
+        validation = self._with_features(validation) if is_frozen else validation
         return {"validation_data": validation.for_keras(size), "validation_steps": steps}
+
+    # Features that are computed once
+
+    def _is_frozen(self, samples: Samples) -> bool:
+        """Return whether epochs compute the same features, by a backbone with weights and none of them to train."""
+        if samples.is_stream or not (has_nothing_to_train(self.backbone) and self.backbone.weights):
+            return False
+        if self.distribute_strategy.num_replicas_in_sync > 1:
+            return False
+        first, *_ = next(iter(samples.blocks(2)))
+        x = keras.tree.map_structure(lambda leaf: as_tensor(leaf, self._precision), first)
+        with keras.StatelessScope():  # drops the updates of variables
+            trained, inferred = (np.asarray(self.backbone(x, training=training)) for training in (True, False))
+        if names := random_layers(self.backbone):
+            warn_caller(
+                f"random layers of the backbone, {', '.join(names[:3])} among them, change its features in training: "
+                "they are computed in every epoch, not once"
+            )
+        return not names and np.allclose(trained, inferred, rtol=1e-4, atol=1e-6)
+
+    def _with_features(self, samples: Samples) -> Samples:
+        """Return arrays with the features of the samples in their place; streams are computed in every pass."""
+        if samples.is_stream:
+            return samples
+        x, *others = samples.columns
+        features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
+        replaced = ArraySamples(given(features), *others)
+        replaced.precision = features.dtype.name
+        return replaced
+
+    def _features_of(self, samples: Samples) -> tuple[Samples, keras.layers.Layer | None]:
+        """Return the samples and the backbone or, if their features are known, these alone."""
+        if samples.is_stream or not is_given(samples.columns[0]):
+            return samples, self.backbone
+        x, *others = samples.columns
+        return ArraySamples(features_of(x), *others), None
 
     # In closed form
 
@@ -435,12 +485,6 @@ class SimplexClassifier(CalibratedNetwork):
 
     def _solve(self, samples: Samples, groups: Any, epochs: int, steps: int | None, labels: TrainingLabels) -> Samples:
         """Solve the head, fit the readout, and return latents of left-out samples with training labels."""
-        if labels.class_weights is not None or len(samples.spec) > 2:
-            name = "class_weight" if labels.class_weights is not None else "sample_weight"
-            raise ValueError(
-                f"{name} must be None for a head that is solved in closed form: all samples count alike. See the guide "
-                "to decisions for classes that matter more"
-            )
         if labels.workers.count > 1 or self.distribute_strategy.num_replicas_in_sync > 1:
             raise ValueError(
                 "a head in closed form is solved on one device: make the model outside of the strategy's scope, or "
@@ -448,39 +492,49 @@ class SimplexClassifier(CalibratedNetwork):
             )
         if epochs > 1:
             warn_caller(f"epochs={epochs} has no effect: the backbone has nothing to train, the head is solved at once")
-        features, y = self._features_and_labels(samples, steps)
-        left_out = self.head.solve(features, y, groups=groups, seed=self.seed)
+        features, y, weights = self._given(samples, steps)
+        factors = labels.factors(Labels.of(y, self.num_classes))
+        counts = _product(factors, weights)
+        if counts is not None:
+            check_sample_weight(counts, len(y))  # not all zero
+        left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
         self.readout.adapt(left_out)
         latents = {"loc": left_out.loc, "scale": left_out.scale}
         self._fit_unknown(**self._unknown_inputs(keras.tree.map_structure(tf.constant, latents)))
+        weights = None if weights is None else weights[left_out.rows]
         given = Samples.of(features, y, labeled=True)
         error = partial(feature_neighbor_error, given, None, labels.class_numbers, seed=self.seed)
-        return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], labeled=True), error)
+        return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True), error)
 
-    def _features_and_labels(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the features of samples once, in inference mode."""
+    def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Compute the features of samples once, in inference mode; return them with labels and weights."""
         if names := random_layers(self.backbone):
             warn_caller(
                 f"random layers of the backbone have no effect, {', '.join(names[:3])} among them: features are "
                 "computed once, in inference mode, for a head in closed form"
             )
         blocks = samples.read_ahead(steps, "steps_per_epoch") if samples.is_stream else samples.blocks(BATCH_SIZE)
-        features, y = compute_given_features(self._features_model(), blocks, self._precision)
-        return features, Labels.of(y, self.num_classes, rows=len(features)).values
+        features, (y, *weights) = self._compute_given(blocks)
+        weight = check_sample_weight(weights[0], len(features), all_zero=True) if weights else None
+        return features, Labels.of(y, self.num_classes, rows=len(features)).values, weight
 
-    def partial_fit(self, x: Any, y: Any = None) -> Self:
+    def partial_fit(self, x: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
         """Add samples, of new classes among the ``num_classes`` too, to a head that is solved in closed form.
 
         The head is then as if ``fit`` had seen them, but for its choice of kernel and noise; see
-        ``heads.ClosedFormHead``. The readout stays as ``fit`` has fitted it. Calibration, sets and density are removed,
-        with a warning.
+        ``heads.ClosedFormHead``. The readout stays as ``fit`` has fitted it, but for the offset of new classes, which
+        becomes the mean of the others; so does the score of unknown samples, but for its threshold, among which new
+        samples count, left out. Calibration, sets and density are removed, with a warning.
+
+        After many samples, call ``fit`` with all of them: it chooses anew. Features that it has computed for the same
+        samples are not computed again.
 
         Parameters
         ----------
-        x, y
-            As for ``fit``.
+        x, y, sample_weight
+            As for ``fit``, whose ``class_weight`` counts here, too.
 
         Returns
         -------
@@ -492,18 +546,19 @@ class SimplexClassifier(CalibratedNetwork):
         ValueError
             For another head, before ``fit``, and for invalid samples. The model is then unchanged.
         """
-        return self._update("partial_fit", x, y)
+        return self._update("partial_fit", x, y, sample_weight)
 
-    def forget(self, x: Any, y: Any = None) -> Self:
+    def forget(self, x: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
         """Remove training samples from a head that is solved in closed form, as if ``fit`` had not seen them.
 
-        Nothing of them is left in the head, but for its choice of kernel and noise; the readout stays as it is.
-        Calibration, sets and density are removed, with a warning.
+        Nothing of them is left in the head, but for its choice of kernel and noise. The readout and the score of
+        unknown samples stay as they are, and features of the samples are no longer kept in memory. Calibration, sets
+        and density are removed, with a warning.
 
         Parameters
         ----------
-        x, y
-            As for ``fit``: samples that it has seen, with the same labels.
+        x, y, sample_weight
+            As for ``fit``: samples that it has seen, with the same labels and weights.
 
         Returns
         -------
@@ -515,18 +570,28 @@ class SimplexClassifier(CalibratedNetwork):
         ValueError
             For another head, before ``fit``, and for samples that it has not seen. The model is then unchanged.
         """
-        return self._update("forget", x, y)
+        return self._update("forget", x, y, sample_weight)
 
-    def _update(self, method: str, x: Any, y: Any) -> Self:
+    def _update(self, method: str, x: Any, y: Any, sample_weight: Any) -> Self:
         if not (self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)):
             raise ValueError(
                 f"{method} needs a head that fit has solved in closed form, on a backbone with nothing to train; found "
                 f"{type(self.head).__name__}{'' if self.head.adapted else ' before fit'}"
             )
-        samples = Samples.of(x, y, labeled=True, precision=self._precision)
+        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         self._check_inputs(samples.spec[0])
-        features, labels = self._features_and_labels(samples)
-        getattr(self.head, method)(features, labels)
+        features, labels, weights = self._given(samples)
+        counts = _product(self.unweighted_readout.factors(labels), weights)
+        absent, before = self.head.absent, self.head.num_rows
+        getattr(self.head, method)(features, labels, sample_weight=counts)
+        if method == "partial_fit":
+            self.readout.add_classes(np.setdiff1d(absent, self.head.absent))
+            if self.unknown is not None:
+                left_out = self.head.leave_out(features, labels, sample_weight=counts)
+                known = self._unknown_inputs({"loc": left_out.loc, "scale": left_out.scale})
+                self._set_unknown(self.unknown.add(**known, before=before))
+        else:
+            self._given_features.clear()
         if self.after_training.remove(method):
             self._retraced()
         return self
@@ -599,7 +664,8 @@ class SimplexClassifier(CalibratedNetwork):
             else:
                 x, y, *_ = samples.columns
                 labels = y["label"]
-            self.head.adapt(x, labels, self.backbone, seed=self.seed)
+            x, backbone = (features_of(x), None) if is_given(x) else (x, self.backbone)
+            self.head.adapt(x, labels, backbone, seed=self.seed)
         elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
 
@@ -613,6 +679,8 @@ class SimplexClassifier(CalibratedNetwork):
                 "that were held out afterwards"
             )
             self._set_unknown(None)
+        if self._given_features is not None and self.backbone.trainable_weights:
+            self._given_features.clear()
         self.unweighted_readout.set_class_weight(labels.class_weights)
 
     def _build_metrics(self, samples: Samples) -> None:
@@ -841,6 +909,11 @@ class SimplexClassifier(CalibratedNetwork):
 
 _LAYER: Any = keras.layers.Layer
 _SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
+
+
+def _product(factors: np.ndarray | None, weights: np.ndarray | None) -> np.ndarray | None:
+    """Return the product of weights, or the one that is given."""
+    return weights if factors is None else factors if weights is None else factors * weights
 
 
 def _pixel_scale(x: Any) -> float:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,8 @@ import tensorflow as tf
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration.after_training import AfterTraining
-from deepsimplex.classifier.given_features import has_nothing_to_train
+from deepsimplex.classifier.given_features import GivenFeatures, features_of, has_nothing_to_train, is_given
+from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -72,6 +73,7 @@ class SimplexNetwork(keras.Model):
         self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
         self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self.class_probabilities = ClassProbabilities(self)
+        self.checkpoint_state = CheckpointState(self)  # tracked by tf.train.Checkpoint
         self._noise = self.target.noise(self.num_classes)
         self._hide("_input_shapes", None)
         self._hide("_input_dtypes", None)  # in the same structure; of a backbone that states none those of its samples
@@ -79,6 +81,8 @@ class SimplexNetwork(keras.Model):
         self._hide("_tensors", None)  # symbolic inputs and class probabilities
         self._hide("_latent_model", None)  # of predict_latent, made when it is needed
         self._hide("_feature_model", None)
+        self._hide("_given_features", None)  # features that are computed once, and their dtype
+        self._hide("_given_dtype", None)
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
             self._hide("_input_dtypes", keras.tree.map_structure(lambda tensor: tensor.dtype, tensors))
@@ -118,7 +122,13 @@ class SimplexNetwork(keras.Model):
 
         Except in training it is widened where samples are unfamiliar, after ``fit_density``.
         """
-        return self.latent_of_features(self.backbone(inputs, training=training), training)
+        return self.latent_of_features(self.features(inputs, training), training)
+
+    def features(self, inputs: Any, training: bool | None = False) -> Any:
+        """Return the backbone's features [N, d] of samples, or those that samples stand for in training and fitting."""
+        if is_given(inputs):
+            return tf.cast(features_of(inputs), self._given_dtype)
+        return self.backbone(inputs, training=training)
 
     def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
@@ -285,7 +295,8 @@ class SimplexNetwork(keras.Model):
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
             )
-        samples = Samples.of(x, arrays=arrays, precision=self._precision)
+        precision = features_of(x).dtype.name if is_given(x) else self._precision
+        samples = Samples.of(x, arrays=arrays, precision=precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
         return samples.checked(self._check_inputs)
@@ -308,6 +319,8 @@ class SimplexNetwork(keras.Model):
 
     def _check_inputs(self, x: Any) -> None:
         """Raise an error for samples, or their specification, that do not fit the backbone's inputs."""
+        if is_given(x):
+            return
         named = self._input_shapes  # of a functional backbone from the start
         if (
             isinstance(named, dict)
@@ -377,6 +390,17 @@ class SimplexNetwork(keras.Model):
         if self._feature_model is None:
             self._hide("_feature_model", Output(self, lambda x: self.backbone(x, training=False)))
         return self._feature_model
+
+    def _compute_given(self, blocks: Iterable[Any]) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """Return the features of blocks of samples, in inference mode, and their other columns.
+
+        Those of the same samples are computed once, as long as the backbone's weights stay as they are.
+        """
+        if self._given_features is None:
+            self._hide("_given_features", GivenFeatures(self.backbone, self._features_model()))
+        features, columns = self._given_features.compute(blocks, self._precision)
+        self._hide("_given_dtype", features.dtype.name)
+        return features, columns
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.

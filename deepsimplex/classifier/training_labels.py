@@ -109,9 +109,13 @@ class TrainingLabels:
             if classes is not None:
                 read = {name: values @ value for name, value in read.items()}
             batch |= {name: value.astype(floatx) for name, value in read.items()}
+        return batch, self.factors(labels)
+
+    def factors(self, labels: Labels) -> NDArray[Any] | None:
+        """Return the factors of ``class_weight`` [N]; None without class weights."""
         if (per_class := self.class_weights) is None:
-            return batch, None
-        return batch, (values @ per_class).astype(floatx) if labels.is_soft else per_class[values]
+            return None
+        return (labels.values @ per_class).astype(per_class.dtype) if labels.is_soft else per_class[labels.values]
 
     def _latents(self, labels: Labels, x: Any = None, fit: bool = False) -> LatentGaussian:
         if labels.latents is not None:

@@ -189,16 +189,17 @@ class ClosedFormHead(Head):
         """
         samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
         if groups is not None:
-            groups = np.asarray(groups)
-            if samples.is_stream or groups.shape != (samples.num_rows,):
-                raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+            groups = check_groups(groups, samples)
         signatures: list[NDArray[np.float64]] = []
+        counts: list[NDArray[np.bool_]] = []
 
         def blocks() -> Iterator[kernels.Block]:
             signatures.clear()
+            counts.clear()
             row = 0
             for features, labels, counted in self._features(samples, backbone):
                 signatures.append(self._signatures(features, labels))
+                counts.append(counted)
                 part = None if groups is None else groups[row : row + len(counted)][counted]
                 row += len(counted)
                 yield features, labels, part
@@ -216,16 +217,69 @@ class ClosedFormHead(Head):
         mean, variance = result.left_out
         folds = [(others @ self._positions, held @ self._positions, rows) for others, held, rows in result.folds]
         scale = np.hypot(unit * np.sqrt(variance[used, None]), self.scale_floor)
-        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], result.rows[used], folds)
+        rows = np.flatnonzero(np.concatenate(counts))[result.rows[used]]
+        return LeftOutLatents(mean[used] @ self._positions, scale, result.labels[used], rows, folds)
 
-    def partial_fit(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+    def leave_out(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> LeftOutLatents:
+        """Predict samples that the head was solved with, each as if it were not among them.
+
+        Parameters
+        ----------
+        x, y, backbone, sample_weight
+            As for ``solve``.
+
+        Returns
+        -------
+        LeftOutLatents
+            Without folds. Exact for samples that are not inducing rows, or while all samples are.
+
+        Raises
+        ------
+        ValueError
+            For a head that is not solved, and as ``solve``.
+        """
+        regression, parts, counts = self._regression(), [], []
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        for features, labels, counted in self._features(samples, backbone):
+            counts.append(counted)
+            Y = one_hot(labels, self.num_classes)
+            parts.append((*regression.leave_out(regression.basis(features), Y), Y))
+        mean, variance, Y = (np.concatenate(column) for column in zip(*parts, strict=True))
+        scale = np.hypot(float(self.unit) * np.sqrt(variance[:, None]), self.scale_floor)
+        return LeftOutLatents(mean @ self._positions, scale, Y, np.flatnonzero(np.concatenate(counts)), [])
+
+    @property
+    def num_rows(self) -> int:
+        """Number of samples that the head was solved with."""
+        return int(self.kernel_numbers[10]) if self.adapted else 0
+
+    @property
+    def absent(self) -> NDArray[np.int64]:
+        """Classes, by number, of which the head was solved with no samples."""
+        return np.flatnonzero(~np.asarray(self.moments).any(axis=0)) if self.adapted else np.arange(self.num_classes)
+
+    def partial_fit(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Add samples, of new classes among the ``num_classes`` too, as if ``solve`` had seen them.
 
         Kernel and noise stay as they are. While all samples are inducing rows and there is room, new ones are too.
 
         Parameters
         ----------
-        x, y, backbone
+        x, y, backbone, sample_weight
             As for ``solve``.
 
         Returns
@@ -240,7 +294,8 @@ class ClosedFormHead(Head):
         """
         changes: _Changes | None = []
         regression = self._regression()
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        for features, labels, _ in self._features(samples, backbone):
             Y = one_hot(labels, self.num_classes)
             exact = regression.num_rows == len(regression.points)
             if exact and regression.num_rows + len(features) <= self.inducing:
@@ -252,14 +307,22 @@ class ClosedFormHead(Head):
         self._set_weights(regression, float(self.unit), changes)
         return self
 
-    def forget(self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None) -> Self:
+    def forget(
+        self,
+        x: Any,
+        y: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Remove samples, exactly as if ``solve`` had not seen them, but for its choice of kernel and noise.
 
-        Inducing rows that are among them are removed, too: nothing of them is left in the weights.
+        Inducing rows that are among them are removed, too: nothing of them is left in the weights. Samples are
+        recognized by their features, labels and weights.
 
         Parameters
         ----------
-        x, y, backbone
+        x, y, backbone, sample_weight
             As for ``solve``.
 
         Returns
@@ -275,10 +338,12 @@ class ClosedFormHead(Head):
         regression, signatures = self._regression(), self.signatures
         if len(signatures) != regression.num_rows:
             raise ValueError(
-                "forget recognizes samples by what files hold and get_weights does not: load the head from a file"
+                "forget recognizes samples by what get_weights of a head alone does not hold: copy the head by a file, "
+                "or by get_weights of its classifier"
             )
         changes: _Changes | None = []
-        for features, labels, _ in self._features(Samples.of(x, y, labeled=True, name="samples"), backbone):
+        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
+        for features, labels, _ in self._features(samples, backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
@@ -371,6 +436,14 @@ class ClosedFormHead(Head):
         self.unit.assign(unit)
         self.adapted, self._last = True, regression
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return what ``forget`` recognizes samples by, if the head is solved."""
+        return {"signatures": self.signatures} if self.adapted else {}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``state`` returned."""
+        self.signatures = np.asarray(state.get("signatures", self.signatures[:0]))
+
     def save_own_variables(self, store: Any) -> None:
         """Save the weights, ``adapted``, and what ``forget`` recognizes samples by."""
         super().save_own_variables(store)
@@ -414,6 +487,14 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def check_groups(groups: ArrayLike, samples: Samples) -> NDArray[Any]:
+    """Return groups as an array [N]; raise ValueError unless they are beside arrays of as many samples."""
+    groups = np.asarray(groups)
+    if samples.is_stream or groups.shape != (samples.num_rows,):
+        raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+    return groups
 
 
 def _change(

@@ -1,6 +1,6 @@
 """Base class of the heads: Keras layers from features [N, d] to a Gaussian over latent space."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import keras
@@ -100,6 +100,13 @@ class Head(keras.layers.Layer):
 
     def set_num_samples(self, num_samples: int) -> None:
         """Receive the number of training samples, in every fit of a head that is adapted. Default: not used."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return arrays by name that are copied with the weights, of sizes that differ. Default: none."""
+        return {}
+
+    def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what ``state`` returned; a state without arrays is that of a head that has none."""
 
     def explain(self, x: Any, k: int = 3, backbone: Callable[..., Any] | None = None) -> Any:
         """Find the k nearest prototypes of every sample; raise ValueError for a head without prototypes."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
-from deepsimplex.kernels.label_regression import LabelRegression, Regressed, shares
+from deepsimplex.kernels.label_regression import LabelRegression, Regressed, left_out, left_out_without, shares
 from deepsimplex.samples import Reservoir
 
 Array = NDArray[np.float64]
@@ -139,10 +139,11 @@ class ClosedForm:
             number = likeliest_noise(left_out_means, LabelLikelihood(Y[few], used[few]), start, strides)[1]
             noise = float(NOISES[number])
         regression.solve(noise)
-        left_out = regression.leave_out(basis, Y, groups)
-        folds = list(_folds(regression, basis, Y, groups, used, rng))
-        score = LabelLikelihood(Y, used)(left_out.mean)
-        return cls(regression, Y, drawn, left_out, used, folds, score)
+        smoothed = regression.smooth(basis[0])
+        mean, growth = left_out(*smoothed, Y, groups)
+        folds = list(_folds(smoothed, Y, groups, used, rng))
+        score = LabelLikelihood(Y, used)(mean)
+        return cls(regression, Y, drawn, Regressed(mean, basis[1] + noise * growth), used, folds, score)
 
     def scale(self, positions: Array) -> float:
         """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""
@@ -183,7 +184,7 @@ def one_hot(y: NDArray[Any], num_classes: int) -> Array:
 
 def _drawn_rows(
     blocks: Blocks, num_classes: int, rng: np.random.Generator
-) -> tuple[tuple[Array, Array, NDArray[Any] | None], NDArray[np.int64], int]:
+) -> tuple[tuple[NDArray[Any], Array, NDArray[Any] | None], NDArray[np.int64], int]:
     """Draw at most ``ROWS`` rows, whole groups if there are any; also return their positions, and count all rows."""
     groups = None
     most = min(ROWS, max(_SHARES // num_classes, 1))
@@ -200,7 +201,7 @@ def _drawn_rows(
         X, y, groups, rows = _whole_groups(blocks, rest[0], most)
     elif rest:
         groups = rest[0]
-    return (np.asarray(X, np.float64), one_hot(y, num_classes), groups), rows, draw.given
+    return (X, one_hot(y, num_classes), groups), rows, draw.given
 
 
 def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArray[Any], ...]:
@@ -228,7 +229,7 @@ def _has_others(Y: Array, groups: NDArray[Any] | None) -> NDArray[np.bool_]:
 
 
 def _chosen_kernel(
-    X: Array,
+    X: NDArray[Any],
     Y: Array,
     groups: NDArray[Any] | None,
     used: NDArray[np.bool_],
@@ -256,8 +257,7 @@ def _chosen_kernel(
 
 
 def _folds(
-    regression: LabelRegression,
-    basis: tuple[Array, Array],
+    smoothed: tuple[Array, Array],
     Y: Array,
     groups: NDArray[Any] | None,
     used: NDArray[np.bool_],
@@ -268,9 +268,5 @@ def _folds(
     number = rng.permutation(units.max() + 1)[units] % 5
     for fold in range(int(np.clip(5000 // len(Y), 1, 5))):
         held, kept = used & (number == fold), used & (number != fold)
-        if not held.any() or not kept.any():
-            continue
-        without = regression.without((basis[0][held], basis[1][held]), Y[held])
-        others = (basis[0][kept], basis[1][kept])
-        left_out = without.leave_out(others, Y[kept], None if groups is None else groups[kept])
-        yield Fold(left_out.mean, without.mean(basis[0][held]), held[used])
+        if held.any() and kept.any():
+            yield Fold(*left_out_without(*smoothed, Y, held, kept, groups), held[used])

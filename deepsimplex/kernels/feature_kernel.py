@@ -63,7 +63,7 @@ class FeatureKernel:
     @classmethod
     def of(
         cls,
-        X: NDArray[np.float64],
+        X: NDArray[Any],
         transformation: Transformation,
         kernel: Kernel = "rbf",
         scale: float = 1.0,
@@ -90,11 +90,12 @@ class FeatureKernel:
         return replace(self, coefficients=coefficients, lengthscale=scale * self.lengthscale, linear=linear)
 
     def transform(self, X: Any) -> Any:
-        """Transform features [N, d], an array or a tensor of the precision of the kernel's numbers.
+        """Transform features [N, d], an array of any dtype or a tensor of the precision of the kernel's numbers.
 
         Rows are rounded to single precision, in which layers keep inducing rows: equal rows stay at distance zero.
         """
         xp = operations(X)
+        X = X.astype(np.float64) if xp is np else X
         X = self.root * xp.sqrt(xp.maximum(X, _TINY**2)) + (1.0 - self.root) * X
         length = xp.sqrt(xp.maximum(xp.sum(X * X, axis=1, keepdims=True), _TINY**2))
         X = X / (self.unit * length + (1.0 - self.unit))

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky, sums
 from deepsimplex.kernels.left_out_readout import log_softmax, log_softplus
-from deepsimplex.kernels.stationary import Kernel, squared_distances
+from deepsimplex.kernels.stationary import Kernel, without_rounding
 
 Array = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ class KernelChoice:
     True
     """
 
-    X: Array
+    X: NDArray[Any]
     Y: Array
     inducing: NDArray[np.int64]
     groups: NDArray[Any] | None = None
@@ -161,7 +161,10 @@ class KernelChoice:
         if transformation not in self._pairs:
             kernel = FeatureKernel.of(self.X, transformation)
             U = kernel.transform(self.X)
-            self._pairs[transformation] = kernel, squared_distances(U[self.inducing], U), U[self.inducing] @ U.T
+            products, squares = U[self.inducing] @ U.T, np.sum(U * U, axis=1)
+            lengths = squares[self.inducing, None] + squares
+            squared = without_rounding(lengths - 2.0 * products, lengths, U.shape[1])
+            self._pairs[transformation] = kernel, squared, products
         return self._pairs[transformation]
 
     def _score(self, choice: _Choice) -> float:

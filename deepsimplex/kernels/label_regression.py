@@ -1,7 +1,6 @@
 """Gaussian process regression on labels in closed form, with exact leave-one-out."""
 
-import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -11,8 +10,8 @@ from scipy.linalg import blas, cho_solve, cholesky, eigh, lapack, solve_triangul
 from deepsimplex.kernels.feature_kernel import FeatureKernel
 
 Array = NDArray[np.float64]
-# Numbers of a block of kernel values: 32 MiB in double precision.
-_BLOCK = 2**22
+# Numbers of a block of basis values, and of kernel values: 32 MiB, and 4 MiB, which caches hold.
+_BLOCK, _KERNEL_BLOCK = 2**22, 2**19
 # Added to the diagonal of the inducing rows' kernel matrix, in units of its mean.
 _JITTER = 1e-6
 
@@ -88,19 +87,36 @@ class LabelRegression:
         self.kernel = kernel
         self.points = points
         M = len(points)
-        self._factor = jittered_cholesky(kernel(self.points, self.points))
+        self._factor = jittered_cholesky(self._kernel_values(self.points, np.asarray)[0])
         self.gram, self.moments = np.zeros((M, M)), np.zeros((M, num_classes))
         self.num_rows = 0
 
     def basis(self, X: NDArray[Any]) -> tuple[Array, Array]:
         """Return phi [N, M] of features X [N, d], and the variances outside of its span, k(x, x) - |phi|^2 [N]."""
-        return self.basis_of(self.kernel.transform(np.asarray(X, np.float64)))
+        return self._basis(X, self.kernel.transform)
 
     def basis_of(self, U: Array) -> tuple[Array, Array]:
         """Return the same as ``basis`` of rows U [N, d] that are transformed already."""
-        k = self.kernel(self.points, U)
-        phi = solve_triangular(self._factor, k, lower=True, check_finite=False).T
-        return phi, np.maximum(self.kernel.variance(U) - np.sum(phi * phi, axis=1), 0.0)
+        return self._basis(U, np.asarray)
+
+    def _basis(self, X: NDArray[Any], transform: Callable[[NDArray[Any]], Array]) -> tuple[Array, Array]:
+        values, variance = self._kernel_values(X, transform)
+        phi = solve_triangular(self._factor, values.T, lower=True, overwrite_b=True, check_finite=False).T
+        return phi, np.maximum(variance - _squared_lengths(phi), 0.0)
+
+    def _kernel_values(self, X: NDArray[Any], transform: Callable[[NDArray[Any]], Array]) -> tuple[Array, Array]:
+        """Kernel values [N, M] of rows and inducing rows, and the rows' variances [N]."""
+        values, variance = np.empty((len(X), len(self.points))), np.empty(len(X))
+        squares = np.sum(self.points * self.points, axis=1)
+        size = max(_KERNEL_BLOCK // max(self.points.shape), 1)
+        for start in range(0, len(X), size):
+            rows = slice(start, start + size)
+            u = transform(X[rows])
+            values[rows], variance[rows] = (
+                self.kernel.of_products(u, u @ self.points.T, squares),
+                self.kernel.variance(u),
+            )
+        return values, variance
 
     def basis_of_points(self) -> tuple[Array, Array]:
         """Return the same of the inducing rows themselves, from the factor alone.
@@ -109,7 +125,7 @@ class LabelRegression:
         """
         variance = self.kernel.variance(self.points)
         phi = self._factor - _JITTER * np.mean(variance) * self._inverse_factor().T
-        return phi, np.maximum(variance - np.sum(phi * phi, axis=1), 0.0)
+        return phi, np.maximum(variance - _squared_lengths(phi), 0.0)
 
     def _inverse_factor(self) -> Array:
         return np.asarray(lapack.dtrtri(self._factor, lower=1)[0])
@@ -131,7 +147,8 @@ class LabelRegression:
         if new > 0:
             self.moments = np.pad(self.moments, ((0, 0), (0, new)))
         gram, moments = sums(phi, Y)
-        self.gram += sign * gram
+        gram *= sign
+        self.gram += gram
         self.moments[:, : Y.shape[1]] += sign * moments
         self.num_rows += sign * len(phi)
 
@@ -161,7 +178,7 @@ class LabelRegression:
         self.noise = noise
         damped = self.gram.copy()
         damped[np.diag_indices_from(damped)] += noise
-        self._solved = cholesky(damped, lower=True, overwrite_a=True, check_finite=False)
+        self._solved = cholesky(damped.T, lower=True, overwrite_a=True, check_finite=False)
         self._weights = cho_solve((self._solved, True), self.moments)
         return self
 
@@ -171,7 +188,7 @@ class LabelRegression:
         for (x,) in self._blocks(X):
             phi, rest = self.basis(x)
             V = self._half(phi)
-            parts.append((phi @ self._weights, rest + self.noise * np.sum(V * V, axis=1)))
+            parts.append((phi @ self._weights, rest + self.noise * _squared_lengths(V)))
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Regressed(mean, variance)
 
@@ -197,9 +214,9 @@ class LabelRegression:
         root = cholesky(np.eye(len(phi)) + sign * V.T @ V, lower=True)
         return self.noise**0.5 * solve_triangular(root, T.T, lower=True).T
 
-    def mean(self, phi: Array) -> Array:
-        """Means [N, n] of rows given phi [N, M], the first of ``basis(X)``."""
-        return phi @ self._weights
+    def smooth(self, phi: Array) -> tuple[Array, Array]:
+        """Return rows v_i [N, M] of the smoother, h_ij = v_i^T v_j, and fitted means [N, n] of rows phi [N, M]."""
+        return self._half(phi), phi @ self._weights
 
     def _half(self, phi: Array) -> Array:
         """Rows v_i [N, M] with h_ij = v_i^T v_j."""
@@ -218,15 +235,8 @@ class LabelRegression:
             Rows of equal values are left out together; all rows of a group must be in X.
         """
         phi, rest = basis
-        mean, growth = left_out(self._half(phi), phi @ self._weights, Y, groups)
+        mean, growth = left_out(*self.smooth(phi), Y, groups)
         return Regressed(mean, rest + self.noise * growth)
-
-    def without(self, basis: tuple[Array, Array], Y: Array) -> "LabelRegression":
-        """Return the regression without some rows that were added, given ``basis(X)`` and their labels."""
-        other = copy.copy(self)
-        other.gram, other.moments = self.gram.copy(), self.moments.copy()
-        other.add_basis(basis[0], Y, sign=-1)
-        return other.solve(self.noise)
 
 
 def sums(phi: Array, Y: Array) -> tuple[Array, Array]:
@@ -279,7 +289,9 @@ def jittered_cholesky(K: Array) -> Array:
     >>> jittered_cholesky(np.ones((2, 2))).round(3).tolist()
     [[1.0, 0.0], [1.0, 0.001]]
     """
-    return cholesky(K + _JITTER * np.mean(np.diag(K)) * np.eye(len(K)), lower=True, check_finite=False)
+    K = K.copy()
+    K[np.diag_indices_from(K)] += _JITTER * np.mean(np.diag(K))
+    return cholesky(K.T, lower=True, overwrite_a=True, check_finite=False)
 
 
 def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = None) -> tuple[Array, Array]:
@@ -299,17 +311,63 @@ def left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None = No
     >>> left_out(V, V @ V.T @ Y, Y)[0].round(3).tolist()  # 0.25 / (0.25 + 0.5), the other row with its noise
     [[0.0, 0.333], [0.333, 0.0]]
     """
+    root, columns = _with_equal_noise(V, fitted, Y)
+    mean, growth = _left_out(*columns, groups)
+    return mean / root, growth / root[:, 0] ** 2
+
+
+def left_out_without(
+    V: Array,
+    fitted: Array,
+    Y: Array,
+    fold: NDArray[np.bool_],
+    kept: NDArray[np.bool_],
+    groups: NDArray[Any] | None = None,
+) -> tuple[Array, Array]:
+    """Return means of kept rows, left out, and means of a fold's rows, both of the regression without the fold.
+
+    Without rows F the smoother of others is H + W W^T, W = H_KF C^-T, with the factor C of I - H_FF = C C^T.
+
+    Parameters
+    ----------
+    V, fitted, Y, groups
+        As for ``left_out``.
+    fold, kept : ndarray of bool, shape [N]
+
+    Examples
+    --------
+    >>> V, Y = np.array([[0.5], [0.5]]), np.eye(2)
+    >>> kept, held = left_out_without(V, V @ V.T @ Y, Y, np.array([True, False]), np.array([False, True]))
+    >>> np.abs(kept).round(3).tolist(), np.abs(held).round(3).tolist()
+    ([[0.0, 0.0]], [[0.0, 0.333]])
+    """
+    root, (V, fitted, Y) = _with_equal_noise(V, fitted, Y)
+    F, K = V[fold], V[kept]
+    factor = cholesky(np.eye(len(F)) - F @ F.T, lower=True, overwrite_a=True, check_finite=False)
+    W = solve_triangular(factor, F @ K.T, lower=True, check_finite=False).T
+    residual = solve_triangular(factor, Y[fold] - fitted[fold], lower=True)
+    held = Y[fold] - solve_triangular(factor, residual, lower=True, trans=1)
+    part = None if groups is None else groups[kept]
+    mean, _ = _left_out(np.concatenate([K, W], axis=1), fitted[kept] - W @ residual, Y[kept], part)
+    return mean / root[kept], held / root[fold]
+
+
+def _with_equal_noise(V: Array, fitted: Array, Y: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    """Square roots [N, 1] of the rows' weights, and rows of which the noise is that of weight one."""
     root = _root_weights(Y)
     if root is None:
-        return _left_out(V, fitted, Y, groups)
-    mean, growth = _left_out(V * root, fitted * root, Y / root, groups)
-    return mean / root, growth / root[:, 0] ** 2
+        return np.ones((len(Y), 1)), (V, fitted, Y)
+    return root, (V * root, fitted * root, Y / root)
+
+
+def _squared_lengths(V: Array) -> Array:
+    return np.einsum("ij,ij->i", V, V)
 
 
 def _left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None) -> tuple[Array, Array]:
     """Leave out rows of equal noise."""
     if groups is None:
-        h = np.sum(V * V, axis=1)
+        h = _squared_lengths(V)
         return (fitted - h[:, None] * Y) / (1.0 - h)[:, None], h / (1.0 - h)
     _, numbers = np.unique(groups, return_inverse=True)
     order = np.argsort(numbers, kind="stable")
@@ -356,5 +414,5 @@ class NoisePath:
     def __call__(self, noise: float) -> Array:
         """Return left-out means [N, n]."""
         root = 1.0 / np.sqrt(self._values + noise)
-        V = self._phi * root
-        return left_out(V, V @ (root[:, None] * self._moments), self._labels, self._groups)[0]
+        fitted = self._phi @ (np.square(root)[:, None] * self._moments)
+        return left_out(self._phi * root, fitted, self._labels, self._groups)[0]

@@ -18,6 +18,9 @@ _PRIOR_DEVIATION = np.array([10.0, 5.0, 0.5, 1.0])
 _OFFSET_DEVIATION = 1.0
 # Penalties of the matrix among which is chosen, from one that allows none.
 PENALTIES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+# Share of the labels that is spread over all classes, in units of the squared rate of left-out rows whose class is not
+# the likeliest; and the share by which the folds' negative log-likelihood may grow by it.
+_SPREAD, _TOLERATED = 1 / 3, 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +67,16 @@ class LeftOutReadout:
     ) -> "LeftOutReadout":
         """Fit to left-out scores [N, n] and labels [N, n], with the penalty of the matrix that predicts best.
 
+        A small share of the labels is spread over all classes, the more the more rows are missed, unless folds are
+        clearly less likely by it: numbers that are fitted to few rows are too sure otherwise.
+
         Parameters
         ----------
         scores, labels : ndarray, shape [N, n]
         folds : sequence of tuple
             For every fold: scores of the other rows, left out, and of the fold's, both predicted without the fold; and
             which rows are the fold's, bool [N]. Scores that were left out one by one would not do: those of other rows
-            depend on the fold's labels. Default: none, for a single penalty.
+            depend on the fold's labels. Default: none, for a single penalty and labels as they are.
         penalties : sequence of float
             In descending order; the search ends where two in a row have not improved. The first allows no matrix.
         rank : int
@@ -85,9 +91,16 @@ class LeftOutReadout:
             scaled = scores / unit
             return _Affine(scaled, log_softplus(t * scaled + c), scaled @ directions, labels)
 
-        parts = [(affine(kept, labels[~held]), affine(others, labels[held])) for kept, others, held in folds]
-        penalty = _choose_penalty(parts, penalties) if len(penalties) > 1 else penalties[0]
-        (a, g), offset, R = affine(scores, labels).minimize(penalty)
+        whole, penalty = affine(scores, labels), penalties[0]
+        if folds:
+            parts = [(affine(kept, labels[~held]), affine(others, labels[held])) for kept, others, held in folds]
+            penalty, loss = _choose_penalty(parts, penalties)
+            missed = scores.argmax(axis=1) != labels.argmax(axis=1)
+            share = _SPREAD * np.average(missed, weights=labels.sum(axis=1)) ** 2
+            spread = [(others.spread(share), held) for others, held in parts]
+            if _choose_penalty(spread, [penalty])[1] < (1.0 + _TOLERATED) * loss:
+                whole = whole.spread(share)
+        (a, g), offset, R = whole.minimize(penalty)
         numbers = np.array([a / unit, g, t / unit, c])
         return cls(numbers, offset, R @ directions.T / unit, float(penalty))
 
@@ -156,6 +169,12 @@ class _Affine:
         self._totals = labels.sum(axis=1, keepdims=True)
         self.num_classes, self._r = labels.shape[1], projected.shape[1]
 
+    def spread(self, share: float) -> "_Affine":
+        """Return the likelihood with a share of the labels spread over all classes."""
+        scores, logarithms, projected, labels = self._columns
+        even = self._totals / self.num_classes
+        return _Affine(scores, logarithms, projected, (1.0 - share) * labels + share * even)
+
     def evaluate(self, values: Array) -> tuple[float, Array]:
         """Return the negative log-likelihood and its gradient; without R where the values end before it."""
         scores, logarithms, projected, labels = self._columns
@@ -205,8 +224,11 @@ class _Affine:
         return values[:2], values[2 : 2 + n], R
 
 
-def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[float]) -> float:
-    """Choose the penalty under which folds are likeliest, given the likelihoods of the other and of the fold's rows."""
+def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[float]) -> tuple[float, float]:
+    """Choose the penalty under which folds are likeliest, given the likelihoods of the other and of the fold's rows.
+
+    Also return the folds' negative log-likelihood.
+    """
     starts: list[Array | None] = [None] * len(parts)
     best, chosen, worse = np.inf, penalties[0], 0
     for penalty in penalties:
@@ -216,7 +238,7 @@ def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[fl
         best, chosen, worse = (total, penalty, 0) if total < best else (best, chosen, worse + 1)
         if worse == 2:
             break
-    return chosen
+    return chosen, best
 
 
 def _minimize(objective: Callable[[Array], tuple[float, Array]], start: Array, unit: Array, ftol: float) -> Array:

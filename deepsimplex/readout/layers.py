@@ -216,6 +216,10 @@ class Readout(keras.layers.Layer):
         """Fit the weights to latents of left-out samples. Default: nothing is fitted."""
         return self
 
+    def add_classes(self, classes: NDArray[np.int64]) -> Self:
+        """Take up classes, by number, that had no samples when the readout was adapted. Default: nothing changes."""
+        return self
+
     def with_scores(self, scores: ArrayLike | None) -> "Readout":
         """Return this readout with these scores, unless it has scores already."""
         if scores is None or self.scores is not None:

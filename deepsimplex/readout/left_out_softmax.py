@@ -5,6 +5,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 from keras import ops
+from numpy.typing import NDArray
 
 from deepsimplex._utils.portable_operations import softplus
 from deepsimplex.kernels import LeftOutReadout
@@ -62,6 +63,13 @@ class LeftOutSoftmax(Readout):
             (self.numbers, self.offset, self.matrix), (fitted.numbers, fitted.offset, fitted.matrix), strict=True
         ):
             weight.assign(value)
+        return self
+
+    def add_classes(self, classes: NDArray[np.int64]) -> Self:
+        """Give classes, by number, the mean offset of the others: their own is that of classes without samples."""
+        offset = np.asarray(self.offset).copy()
+        offset[classes] = np.delete(offset, classes).mean()
+        self.offset.assign(offset)
         return self
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:

@@ -48,6 +48,11 @@ class UnweightedReadout(Readout):
         w = np.ones(self.class_weight.shape) if weights is None else np.where(weights > 0, weights, 1.0)
         self.class_weight.assign(w)
 
+    def factors(self, labels: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the weights [N] of class numbers [N] or soft labels [N, n]; None if all weights are one."""
+        w = np.asarray(self.class_weight)
+        return None if (w == 1.0).all() else w[labels] if labels.ndim == 1 else labels @ w
+
     def unweighted(self, p: Any) -> Any:
         """Return class probabilities [..., n] of the readout without the weights of the classes."""
         divided = p / tf.cast(tf.convert_to_tensor(self.class_weight), p.dtype)

@@ -81,3 +81,32 @@ def test_extreme_scores_give_finite_logits():
     scores, labels = confused_scores(50)
     readout = LeftOutReadout.fit(scores, labels, penalties=[1.0])
     assert np.isfinite(readout.logits(np.array([[-1e6, 1e6, 0.0, 1.0]]))).all()
+
+
+@pytest.mark.parametrize(
+    ("noise", "told", "spread"), [(0.4, 1.0, True), (0.01, 1.0, False), (0.1, 0.5, False)], ids=["", "right", "told"]
+)
+def test_missed_rows_make_probabilities_less_sure(noise, told, spread):
+    """Not where no row is missed, nor where scores tell which rows are missed."""
+    rng = np.random.default_rng(0)
+    labels = np.eye(4)[rng.integers(4, size=1000)]
+    scores = labels * (rng.uniform(size=(1000, 1)) < told) + noise * rng.normal(size=(1000, 4))
+    fold = np.arange(1000) % 4 == 0
+    plain = LeftOutReadout.fit(scores, labels, penalties=[np.inf])
+    readout = LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)], penalties=[np.inf])
+    difference = np.mean(plain(scores).max(axis=1) - readout(scores).max(axis=1))
+    assert difference > 1e-3 if spread else difference == 0.0
+
+
+def test_weighted_rows_equal_repeated_rows():
+    scores, labels = confused_scores(60)
+    counts = np.random.default_rng(1).integers(1, 4, size=60)
+    rows, fold = np.repeat(np.arange(60), counts), np.arange(60) % 4 == 0
+
+    def fit(rows, labels):
+        part = fold[rows]
+        folds = [(scores[rows][~part], scores[rows][part], part)]
+        return LeftOutReadout.fit(scores[rows], labels, folds, penalties=[np.inf])
+
+    weighted, repeated = fit(np.arange(60), labels * counts[:, None]), fit(rows, labels[rows])
+    np.testing.assert_allclose(weighted(scores), repeated(scores), atol=0.01)

@@ -43,10 +43,11 @@ def served(folder: Path) -> dict[str, Call]:
     model.fit_density(x, y).export(folder / DENSITY)
     # A signature works only as long as the loaded object is referenced.
     models = {name: tf.saved_model.load(str(folder / name)) for name in (PLAIN, OURS, DENSITY)}
-    return {name: _call(model) for name, model in models.items()}
+    return {name: served_call(model) for name, model in models.items()}
 
 
-def _call(model: Any) -> Call:
+def served_call(model: Any) -> Call:
+    """Return a function that calls the default signature of a loaded SavedModel."""
     signature = model.signatures["serving_default"]
     (name,) = signature.structured_input_signature[1]
 

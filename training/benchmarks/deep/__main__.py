@@ -66,14 +66,15 @@ def main(
                 _run(name, seed, images, size, backbone, folder, options)
     _ensemble(folder, images)
     known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), table.ENSEMBLE]
-    rows_by_method = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
+    rows_by_method = {name: [row for seed in range(seeds) if (row := read_run(folder, name, seed))] for name in known}
     rows_by_method = {name: rows for name, rows in rows_by_method.items() if rows}
     table.write(rows_by_method, output)
     if picture is not None and not near:
         draw(rows_by_method, picture)
 
 
-def _read(folder: Path, name: str, seed: int) -> dict[str, float] | None:
+def read_run(folder: Path, name: str, seed: int) -> dict[str, float] | None:
+    """Read the measures of a run, None if it has no file yet."""
     path = run_path(folder, name, seed)
     return json.loads(path.read_text()) if path.exists() else None
 

@@ -29,7 +29,7 @@ def _shown(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> str:
     if not names or any(name not in rows[0] for name in names):
         return ""
     values = np.mean([[row[name] for name in names] for row in rows], axis=1)
-    return _with_error(values, ".4f")
+    return with_error(values, ".4f")
 
 
 def detections(row: Mapping[str, Any], by: str, score: str = "AUROC") -> list[str]:
@@ -56,12 +56,12 @@ def _comparisons(rows_by_method: Rows) -> Iterator[str]:
     """Yield means and standard errors of differences and ratios, paired by seed; all seeds share one ensemble."""
     ours, plain = rows_by_method[OURS], rows_by_method[PLAIN]
     gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in zip(ours, plain, strict=True)]
-    yield f"Accuracy of {OURS!r} minus that of {PLAIN!r}: {_with_error(gains, '+.2f')} points."
+    yield f"Accuracy of {OURS!r} minus that of {PLAIN!r}: {with_error(gains, '+.2f')} points."
     for name, measure in ((PEER, "NLL"), (PEER, "ECE"), (PEER, "corrupted NLL"), (ENSEMBLE, "NLL")):
         if name in rows_by_method and measure in ours[0]:
             rows = list(rows_by_method[name]) * (len(ours) if name == ENSEMBLE else 1)
             ratios = [row[measure] / peer[measure] for row, peer in zip(ours, rows, strict=True)]
-            yield f"{measure} of {OURS!r} over that of {name!r}: {_with_error(ratios, '.3f')}."
+            yield f"{measure} of {OURS!r} over that of {name!r}: {with_error(ratios, '.3f')}."
     for score, peer_score in (("density", "probability"), ("density", "density"), ("probability", "probability")):
         if not detections(plain[0], peer_score):
             continue  # not measured
@@ -69,9 +69,10 @@ def _comparisons(rows_by_method: Rows) -> Iterator[str]:
             [mean([row], *detections(row, by)) for row in rows] for rows, by in ((ours, score), (plain, peer_score))
         )
         gains = [100 * (mine - theirs) for mine, theirs in zip(*means, strict=True)]
-        yield f"AUROC by {score} minus that of {PLAIN!r} by {peer_score}: {_with_error(gains, '+.1f')} points."
+        yield f"AUROC by {score} minus that of {PLAIN!r} by {peer_score}: {with_error(gains, '+.1f')} points."
 
 
-def _with_error(values: Sequence[float], form: str) -> str:
+def with_error(values: Sequence[float], form: str) -> str:
+    """Format a mean over seeds with its standard error, unless there is one seed."""
     error = f" ± {standard_error(values):{form.lstrip('+')}}" if len(values) > 1 else ""
     return f"{np.mean(values):{form}}{error}"
