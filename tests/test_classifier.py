@@ -825,7 +825,7 @@ def test_default_head_and_loss(few):
     (x, y), (x_test, y_test) = few
     model = ds.SimplexClassifier(ds.backbones.mlp([24]), num_classes=10)
     model.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=True)
-    assert isinstance(model.target, ds.targets.CASIMAC)
+    assert isinstance(model.target, ds.targets.Vertices)
     assert isinstance(model.head, ds.heads.VariationalGaussianProcess)
     assert isinstance(model.training_loss, ds.losses.Composition)
     history = model.fit(x, y, epochs=6, verbose=0, validation_data=(x_test, y_test)).history

@@ -80,12 +80,12 @@ def test_closed_form_is_default_for_backbone_with_nothing_to_train(backbone):
     [
         (make_backbone, {"target": "ilr"}, (ILR, VariationalGaussianProcess)),
         (make_backbone, {"target": "casimac"}, (CASIMAC, VariationalGaussianProcess)),
-        (make_backbone, {"head": "variational"}, (CASIMAC, VariationalGaussianProcess)),
-        (make_backbone, {"covariance": "diagonal"}, (CASIMAC, ds.heads.GaussianHead)),
+        (make_backbone, {"head": "variational"}, (Vertices, VariationalGaussianProcess)),
+        (make_backbone, {"covariance": "diagonal"}, (Vertices, ds.heads.GaussianHead)),
         (make_backbone, {"readout": "argmax"}, (Vertices, ClosedFormHead, ArgmaxReadout)),
         (make_backbone, {"target": "ilr", "head": "closed_form"}, (ILR, ClosedFormHead, LeftOutSoftmax)),
-        (lambda: make_backbone(trainable=True), {}, (CASIMAC, VariationalGaussianProcess)),
-        (lambda: keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)]), {}, (CASIMAC,)),
+        (lambda: make_backbone(trainable=True), {}, (Vertices, VariationalGaussianProcess)),
+        (lambda: keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)]), {}, (Vertices,)),
     ],
 )
 def test_named_parts_and_trainable_backbones_keep_their_way(backbone, arguments, parts):

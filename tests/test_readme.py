@@ -206,8 +206,8 @@ METHODS = {  # of the README: of the benchmark
     "Monte Carlo dropout, ten passes": "dropout",
     "SNGP": "SNGP",
     "ensemble of three": "ensemble",
-    "deepsimplex": "deepsimplex",
-    "deepsimplex, density": "deepsimplex, density",
+    "deepsimplex, distances": "deepsimplex",
+    "deepsimplex, distances and density": "deepsimplex, density",
 }
 
 

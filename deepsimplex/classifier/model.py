@@ -5,6 +5,7 @@ Its base classes are ``SimplexNetwork`` (``network.py``: parts, steps from sampl
 """
 
 import os
+from functools import partial
 from typing import Any, Self
 
 import keras
@@ -37,6 +38,7 @@ from deepsimplex.classifier.several_workers import (
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
 from deepsimplex.heads.closed_form_head import check_groups
+from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
@@ -53,9 +55,10 @@ class SimplexClassifier(CalibratedNetwork):
     Gaussian over latent space, which ``predict_latent`` returns: the target turns labels into points of that space, the
     backbone and its head learn to predict them, the readout integrates the Gaussian.
 
-    By default latents f become soft labels softmax(tau S f), with S the target's scores, and the network is trained by
-    their cross-entropy with its class probabilities, through the readout: see ``losses.Composition``. With
-    ``losses.LatentNLL``, the default for targets made from labels alone, it regresses onto the latents themselves.
+    By default labels lie at the vertices of a simplex. Their latents f become soft labels softmax(tau S f), with S the
+    target's scores, and the network is trained by their cross-entropy with its class probabilities, through the
+    readout: see ``losses.Composition``. With ``losses.LatentNLL``, the default of ILR, Dirichlet and one-hot targets,
+    it regresses onto the latents themselves.
 
     Parameters
     ----------
@@ -63,8 +66,9 @@ class SimplexClassifier(CalibratedNetwork):
         From samples to features [N, d]: ``backbones.mlp([100])``, ``backbones.cnn()``, or any other, e.g. one of
         keras.applications with ``include_top=False, pooling="avg"``.
     target : Target, str or dict, optional
-        Where labels lie in latent space: ``targets.CASIMAC("euclidean")``, "ilr", "vertices", ... Default "casimac", or
-        "vertices" for a head in closed form. A given object is not copied: ``fit`` fits it.
+        Where labels lie in latent space: ``targets.CASIMAC("euclidean")``, "ilr", "dirichlet", ... Default "vertices",
+        which takes labels alone: streams, augmentation and soft labels are used as they come. A given object is not
+        copied: ``fit`` fits it.
     num_classes : int, optional
         Number of classes n, at least 2. Default: the number of ``class_names``.
     covariance : {"isotropic", "diagonal", "full"}, optional
@@ -147,10 +151,10 @@ class SimplexClassifier(CalibratedNetwork):
             Default "adam".
         loss : loss, str, dict or callable, optional
             None (default) is the cross-entropy for a head in closed form, else the default of the target:
-            ``losses.Composition()`` for distance targets, the negative log density of the latents for others. A latent
-            loss (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and
-            class probabilities, by name or object, trains through the readout; cross-entropies are computed in log
-            space.
+            ``losses.Composition()`` for the vertices and for distance targets, the negative log density of the latents
+            for others. A latent loss (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras
+            loss of labels and class probabilities, by name or object, trains through the readout; cross-entropies are
+            computed in log space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
         metrics, weighted_metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
@@ -229,9 +233,9 @@ class SimplexClassifier(CalibratedNetwork):
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
             Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
             target batches of labels are read into memory before training, which then takes them for arrays; an endless
-            stream, and one that gives other samples in a second pass, raises an error. With ``losses.Composition``
-            batches of soft labels or latents are read once before training. Otherwise, and always if the loss needs
-            labels alone, batches are read in training only.
+            stream, and one that gives other samples in a second pass, raises an error. With ``losses.Composition`` the
+            first 2000 samples are read before the first training, for its mass, and batches of latents once before
+            each. Otherwise, and always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -307,10 +311,16 @@ class SimplexClassifier(CalibratedNetwork):
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
-        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
-        self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
         is_frozen = workers.count == 1 and self._is_frozen(samples)
-        samples = self._with_features(samples) if is_frozen else samples
+        compares_samples = labels.needs_training_samples(samples)
+        if is_frozen and not compares_samples:
+            samples = self._with_features(samples)
+        numbers, steps = labels.class_numbers, steps_per_epoch
+        error = partial(feature_neighbor_error, *self._features_of(samples), numbers, steps=steps, seed=self.seed)
+        samples = labels.fit_target_and_loss(samples, error, steps_per_epoch)
+        self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
+        if is_frozen and compares_samples:
+            samples = self._with_features(samples)
         self._adapt_head(samples, steps_per_epoch)
         if validation is not None:
             kwargs |= self._validation_arguments(validation, batch_size, kwargs, is_frozen)
@@ -452,6 +462,13 @@ class SimplexClassifier(CalibratedNetwork):
         replaced.precision = features.dtype.name
         return replaced
 
+    def _features_of(self, samples: Samples) -> tuple[Samples, keras.layers.Layer | None]:
+        """Return the samples and the backbone or, if their features are known, these alone."""
+        if samples.is_stream or not is_given(samples.columns[0]):
+            return samples, self.backbone
+        x, *others = samples.columns
+        return ArraySamples(features_of(x), *others), None
+
     # In closed form
 
     def _is_solved(self) -> bool:
@@ -488,7 +505,9 @@ class SimplexClassifier(CalibratedNetwork):
         latents = {"loc": left_out.loc, "scale": left_out.scale}
         self._fit_unknown(**self._unknown_inputs(keras.tree.map_structure(tf.constant, latents)))
         weights = None if weights is None else weights[left_out.rows]
-        return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True))
+        given = Samples.of(features, y, labeled=True)
+        error = partial(feature_neighbor_error, given, None, labels.class_numbers, seed=self.seed)
+        return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True), error)
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute the features of samples once, in inference mode; return them with labels and weights."""

@@ -24,8 +24,8 @@ from deepsimplex.samples import Samples
 from deepsimplex.samples.columns import is_text
 from deepsimplex.targets import TARGETS, Target
 
-TRAINED_TARGET = "casimac"
-"""Default target of networks that are trained; heads in closed form have that of the vertices."""
+DEFAULT_TARGET = "vertices"
+"""Made from labels alone: distances between samples, which CASIMAC measures, cost more than they carry."""
 
 
 class SimplexNetwork(keras.Model):
@@ -60,7 +60,7 @@ class SimplexNetwork(keras.Model):
             num_classes = len(class_names)
         if target is None and head is None and covariance is None and has_nothing_to_train(backbone):
             head = "closed_form"
-        self.target: Target = TARGETS.get(target or ("vertices" if _is_closed_form(head) else TRAINED_TARGET))
+        self.target: Target = TARGETS.get(target or DEFAULT_TARGET)
         check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
@@ -507,12 +507,6 @@ def predictions(model: keras.Model, samples: Samples, batch_size: int | None, ve
     model.make_predict_function()
     outputs = [model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]) for batch in batches]
     return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *outputs)
-
-
-def _is_closed_form(head: Any) -> bool:
-    """Return whether a head, as it is named, is solved in closed form."""
-    name = head.get("name") if isinstance(head, dict) else head
-    return name == "closed_form" or getattr(head, "is_closed_form", False)
 
 
 def _dtype_name(dtype: Any) -> Any:

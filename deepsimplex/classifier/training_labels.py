@@ -1,5 +1,6 @@
 """Training labels: labels, latents of the target, and what the loss makes of them, in place of the samples' labels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.samples import Labels, Samples
-from deepsimplex.samples.class_labels import holds_latents, is_hard
+from deepsimplex.samples.class_labels import holds_latents
 from deepsimplex.targets import Target
 
 
@@ -48,37 +49,45 @@ class TrainingLabels:
             self.class_weights = np.array([*weights.values()], keras.config.floatx())
         self.scores = self.target.scores(self.num_classes)
         self._need_latents = self.loss is not None and self.loss.needs_latents
+        self._table = self.target.table(self.num_classes) if self._need_latents else None
 
     def needs_training_samples(self, samples: Samples) -> bool:
         """Return whether the latents of these samples depend on all of the training samples."""
         depend = self._need_latents and self.target.needs_samples
         return depend and not (_have_training_labels(samples) or holds_latents(samples.spec[1], self.scores))
 
-    def fit_target_and_loss(self, samples: Samples, steps: int | None = None) -> Samples:
+    def fit_target_and_loss(
+        self, samples: Samples, neighbor_error: Callable[[], float], steps: int | None = None
+    ) -> Samples:
         """Fit the target, adapt the loss, and return the training samples with training labels.
 
         Parameters
         ----------
         samples : Samples
             Arrays if their latents depend on all of them: see ``needs_training_samples``.
+        neighbor_error : callable
+            Computes the error for ``loss.adapt`` if the target has none; it is called only if the loss asks for it.
         steps : int, optional
-            Number of batches of an epoch of a stream, which is read only if the loss needs it.
+            Number of batches of an epoch of a stream of latents, which is read if the loss needs it.
         """
         if self.needs_training_samples(samples):
             x, y, *_ = samples.columns
             labels = Labels.of(y, scores=self.scores)
             latents = self._latents(labels, x, fit=True)
-            self._adapt_loss(latents.loc, labels.values)
+            self._adapt_loss(latents.loc, labels.values, neighbor_error)
             return samples.with_labels(lambda *_: self._with_latents(labels, latents), self.scores)
         if self.loss is not None and self.loss.needs_adapt:
-            table, spec = self.target.table(self.num_classes), samples.spec[1]
-            if samples.is_stream and table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
-                read = [Labels.of(np.arange(self.num_classes), scores=self.scores)]
-            else:
+            if (table := self._table) is None or holds_latents(samples.spec[1], self.scores):
                 read = [Labels.of(y, scores=self.scores) for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
-            loc = np.concatenate([self._latents(labels).loc for labels in read])
-            self._adapt_loss(loc, np.concatenate([labels.values for labels in read]))
+                loc = np.concatenate([self._latents(labels).loc for labels in read])
+                self._adapt_loss(loc, np.concatenate([labels.values for labels in read]), neighbor_error)
+            elif not self.loss.is_ready:
+                self._adapt_loss(table.loc, np.arange(self.num_classes), neighbor_error)
         return self.replace(samples)
+
+    def class_numbers(self, y: Any) -> NDArray[np.int64]:
+        """Convert labels to class numbers [N]."""
+        return Labels.of(y, scores=self.scores).hard
 
     def replace(self, samples: Samples) -> Samples:
         """Return samples with training labels; a distance target finds neighbors among its training samples."""
@@ -95,7 +104,10 @@ class TrainingLabels:
         floatx, values = keras.config.floatx(), labels.values
         batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
         if latents is not None and self.loss is not None:
-            read = self.loss.latent_labels(latents, self.scores)
+            classes = self._table if self.loss.mixes_classes and labels.is_soft and labels.latents is None else None
+            read = self.loss.latent_labels(latents if classes is None else classes, self.scores)
+            if classes is not None:
+                read = {name: values @ value for name, value in read.items()}
             batch |= {name: value.astype(floatx) for name, value in read.items()}
         return batch, self.factors(labels)
 
@@ -110,10 +122,9 @@ class TrainingLabels:
             return labels.latents
         target, n, values = self.target, self.num_classes, labels.values
         if not target.needs_samples:
-            table = target.table(n)
-            if table is None or labels.is_soft:
+            if self._table is None or labels.is_soft:
                 return target.fit_transform(None, values, n)
-            return table[values]
+            return self._table[values]
         latents = self.workers.from_chief(
             lambda: (target.fit_transform(x, values, n) if fit else target.transform(x, values)).as_dict()
         )
@@ -121,13 +132,17 @@ class TrainingLabels:
             target.fit(x, values, n)  # only ``is_fitted`` is read on these workers
         return LatentGaussian.of(latents)
 
-    def _adapt_loss(self, loc: NDArray[Any], values: NDArray[Any]) -> None:
+    def _adapt_loss(self, loc: NDArray[Any], values: NDArray[Any], neighbor_error: Callable[[], float]) -> None:
         loss = self.loss
         if loss is None or not loss.needs_adapt:
             return
 
+        def error() -> float:
+            known = self.target.neighbor_error()
+            return neighbor_error() if known is None else known
+
         def adapted() -> dict[str, Any]:
-            loss.adapt(loc, values, self.scores, self.target.neighbor_error())
+            loss.adapt(loc, values, self.scores, error)
             return loss.state()
 
         state = self.workers.from_chief(adapted)

@@ -29,7 +29,7 @@ from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.network import TRAINED_TARGET
+from deepsimplex.classifier.network import DEFAULT_TARGET
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
@@ -69,7 +69,7 @@ def _default(function: Callable[..., Any], name: str) -> Any:
     return inspect.signature(called).parameters[name].default
 
 
-TARGET = _default(SimplexClassifier, "target") or TRAINED_TARGET  # None: that of a network that is trained
+TARGET = _default(SimplexClassifier, "target") or DEFAULT_TARGET
 SETS = _default(SimplexClassifier.conformalize, "method")
 INPUT_DTYPE = _default(SimplexClassifier.export, "input_dtype")
 

@@ -15,9 +15,9 @@ from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses.latent_losses import ClassifierLoss
 
-# Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), mass for targets made from
-# labels alone, largest mass, and largest share of what the latents allow.
-SHARE_OF_ERROR, LABELS_ALONE, LARGEST_MASS, CLOSE_TO_LARGEST = 0.1, 0.97, 0.999, 0.9995
+# Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), largest mass, and largest share
+# of what the latents allow.
+SHARE_OF_ERROR, LARGEST_MASS, CLOSE_TO_LARGEST = 0.1, 0.999, 0.9995
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -26,17 +26,22 @@ class Composition(ClassifierLoss):
 
     A latent f of CASIMAC is, up to a scale tau, the ILR coordinate of the soft label softmax(tau S f), with S the
     scores of the target: distances become soft labels that differ from sample to sample. With a target made from labels
-    alone this is label smoothing. The least loss is the entropy of the compositions, not zero.
+    alone this is label smoothing, of a strength that the difficulty of the data determines; the composition of a soft
+    label is the mean of those of the classes, weighted by its shares. The least loss is the entropy of the
+    compositions, not zero.
 
     Parameters
     ----------
     mass : float, optional
         Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
-        finds the tau that gives it. Default None: 1 - e/10, with e the leave-one-out error of the nearest neighbor
-        under the target's distance, but at most 0.999 and what the latents allow; 0.97 for targets made from labels
-        alone. The worse the distance separates the classes, the softer the labels.
+        finds the tau that gives it. Default None: 1 - e/10, with e the leave-one-out error of the nearest neighbor,
+        but at most 0.999 and what the latents allow. Neighbors are those under the target's distance; for targets made
+        from labels alone those among the features of 2000 training samples at most, before training. The worse these
+        separate the classes, the softer the labels.
     tau : float, optional
-        Scale of the compositions, positive. Default None: ``fit`` finds it; ``model.training_loss.tau`` holds it.
+        Scale of the compositions, positive. Default None: ``fit`` finds it, for targets made from labels alone the
+        first ``fit``, since features that were trained separate the training samples. ``model.training_loss.tau`` holds
+        it.
     reduction, name, dtype
         As in keras.losses.Loss.
 
@@ -58,6 +63,7 @@ class Composition(ClassifierLoss):
 
     needs_probabilities = True
     needs_adapt = True
+    mixes_classes = True
 
     def __init__(
         self,
@@ -77,13 +83,15 @@ class Composition(ClassifierLoss):
         """Whether tau is set."""
         return self.tau is not None
 
-    def adapt(self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> None:
+    def adapt(
+        self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: Callable[[], float] = lambda: 0.0
+    ) -> None:
         """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L].
 
-        Called by every ``fit``; a tau given to the constructor is kept. ``neighbor_error`` is that of the target.
+        A tau given to the constructor is kept, and ``neighbor_error`` called only if no mass was given.
         """
         if self._fixed_tau is None:
-            mass = self.mass or default_mass(loc, labels, scores, neighbor_error)
+            mass = self.mass or default_mass(loc, labels, scores, neighbor_error())
             self.tau = composition_tau(loc, labels, scores, mass)
 
     def state(self) -> dict[str, Any]:
@@ -211,8 +219,8 @@ def composition_tau(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: 
     return float(brentq(lambda tau: mean_mass(tau) - wanted, 0.0, high, xtol=1e-14, rtol=1e-12)) / gap
 
 
-def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> float:
-    """The mass of ``Composition(mass=None)``: 1 - e/10, or 0.97 without an error e.
+def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float) -> float:
+    """The mass of ``Composition(mass=None)``: 1 - e/10.
 
     Parameters
     ----------
@@ -222,8 +230,8 @@ def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_
         Their labels, hard or soft.
     scores : array_like, shape [n, L]
         Scores S of the target.
-    neighbor_error : float, optional
-        Leave-one-out error e of the nearest neighbor, ``target.neighbor_error()``.
+    neighbor_error : float
+        Leave-one-out error e of the nearest neighbor.
 
     Returns
     -------
@@ -236,7 +244,7 @@ def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_
     >>> round(default_mass([[1.0], [-2.0]], [0, 1], ds.geometry.vertices(2), neighbor_error=0.2), 6)
     0.98
     """
-    wanted = LABELS_ALONE if neighbor_error is None else 1.0 - neighbor_error * SHARE_OF_ERROR
+    wanted = 1.0 - neighbor_error * SHARE_OF_ERROR
     mean_mass, n, _ = _mean_mass(loc, labels, scores)
     allowed = 1 / n + CLOSE_TO_LARGEST * (mean_mass(_largest_tau(loc)) - 1 / n)
     return float(min(wanted, LARGEST_MASS, allowed))

@@ -1,5 +1,6 @@
 """Losses of latents: a target's observation against the Gaussian that a network predicts."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -22,6 +23,9 @@ class ClassifierLoss(keras.losses.Loss):
     needs_adapt : bool
         Whether ``adapt`` must be called with the latents of the training samples before training. What it computes is
         saved through ``state``.
+    mixes_classes : bool
+        Whether what ``latent_labels`` returns for a soft label is the mean of what it returns for the classes, weighted
+        by its shares, with targets made from labels alone. Default False: it is computed from the soft label's latent.
 
     Examples
     --------
@@ -35,6 +39,7 @@ class ClassifierLoss(keras.losses.Loss):
     needs_latents = True
     needs_probabilities = False
     needs_adapt = False
+    mixes_classes = False
 
     def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch, a scalar unless ``reduction`` is None.
@@ -55,10 +60,11 @@ class ClassifierLoss(keras.losses.Loss):
         """Whether ``adapt`` was called, if it is needed."""
         return not self.needs_adapt
 
-    def adapt(self, loc: Any, labels: Any, scores: Any, neighbor_error: float | None = None) -> None:
+    def adapt(self, loc: Any, labels: Any, scores: Any, neighbor_error: Callable[[], float] = lambda: 0.0) -> None:
         """Compute what the loss needs from the latents of the training samples; by default nothing.
 
-        Called by every ``fit``, before its first epoch.
+        Called by every ``fit``, before its first epoch; with targets made from labels alone only until the loss is
+        ready, with the latents of the n classes.
 
         Parameters
         ----------
@@ -66,8 +72,9 @@ class ClassifierLoss(keras.losses.Loss):
         labels : array, shape [N] or [N, n]
         scores : array, shape [n, L]
             Of the target.
-        neighbor_error : float, optional
-            ``target.neighbor_error()``.
+        neighbor_error : callable
+            Returns the leave-one-out error of the nearest neighbor: that of the target or, if it compares no samples,
+            that among features of training samples, which are computed then. Default: returns zero.
         """
 
     def state(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from deepsimplex.geometry import vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import Composition
 from deepsimplex.targets.target import LabelTarget
 
 
@@ -28,6 +29,10 @@ class Vertices(LabelTarget):
     def scores(self, n: int) -> NDArray[np.float64]:
         """The vertices themselves, shape [n, n - 1]."""
         return vertices(n)
+
+    def default_loss(self) -> keras.losses.Loss:
+        """``losses.Composition()``: cross-entropy with labels that are the softer the harder the data."""
+        return Composition()
 
     def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
         """Points [N, n - 1] with barycentric coordinates [N, n], and scale zero [N, 1]."""

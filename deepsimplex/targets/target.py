@@ -98,7 +98,8 @@ class Target(Parameters, ABC):
     def neighbor_error(self) -> float | None:
         """Leave-one-out error of the nearest neighbor among the training samples, after fit.
 
-        None (default) for targets that compare no samples. ``losses.Composition`` computes its default mass from it.
+        None (default) for targets that compare no samples. ``losses.Composition`` computes its default mass from it, or
+        else from the features of training samples.
         """
         return None
 

@@ -165,7 +165,7 @@ def test_defaults_are_those_of_python(tmp_path):
                 .parameters[argument]
                 .default
             )
-            assert value == ("casimac" if key == "target" else default), key
+            assert value == ("vertices" if key == "target" else default), key
         (tmp_path / "written.yaml").write_text(config.as_yaml())  # as the folder of a run
         assert load_config(tmp_path / "written.yaml") == config
 

@@ -51,8 +51,8 @@ def test_serialization_round_trip(target):
 def test_targets_implement_the_interface(target):
     assert target.scores(4).shape == (4, target.latent_dim(4))
     assert target.default_readout in ("argmax", "softmax")
-    compares = target.sums_features or isinstance(target, CASIMAC)
-    assert isinstance(target.default_loss(), Composition if compares else LatentNLL)
+    is_composition = target.sums_features or isinstance(target, CASIMAC | Vertices)
+    assert isinstance(target.default_loss(), Composition if is_composition else LatentNLL)
     assert (target.table(4) is None) == target.needs_samples
 
 
