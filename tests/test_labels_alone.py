@@ -31,7 +31,7 @@ def make(backbone=None, target=None, loss=None, **options):
 
 def tau_of_error(error, n=3):
     vertices = ds.geometry.vertices(n)
-    mass = default_mass(vertices, np.arange(n), vertices, error)
+    mass = default_mass(vertices, np.arange(n), vertices, error**1.5)
     return ds.losses.composition_tau(vertices, np.arange(n), vertices, mass)
 
 

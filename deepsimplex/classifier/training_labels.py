@@ -12,6 +12,7 @@ from deepsimplex._utils.validation import check_class_weight
 from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
+from deepsimplex.losses.composition import FEATURE_ERROR_POWER
 from deepsimplex.samples import Labels, Samples
 from deepsimplex.samples.class_labels import holds_latents
 from deepsimplex.targets import Target
@@ -139,7 +140,7 @@ class TrainingLabels:
 
         def error() -> float:
             known = self.target.neighbor_error()
-            return neighbor_error() if known is None else known
+            return neighbor_error() ** FEATURE_ERROR_POWER if known is None else known
 
         def adapted() -> dict[str, Any]:
             loss.adapt(loc, values, self.scores, error)

@@ -18,6 +18,9 @@ from deepsimplex.losses.latent_losses import ClassifierLoss
 # Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), largest mass, and largest share
 # of what the latents allow.
 SHARE_OF_ERROR, LARGEST_MASS, CLOSE_TO_LARGEST = 0.1, 0.999, 0.9995
+# Power of the error among the features of an untrained backbone, which separate the classes worse than distances do
+# (chosen on Fashion-MNIST and CIFAR-10).
+FEATURE_ERROR_POWER = 1.5
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -34,9 +37,9 @@ class Composition(ClassifierLoss):
     ----------
     mass : float, optional
         Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
-        finds the tau that gives it. Default None: 1 - e/10, with e the leave-one-out error of the nearest neighbor,
-        but at most 0.999 and what the latents allow. Neighbors are those under the target's distance; for targets made
-        from labels alone those among the features of 2000 training samples at most, before training. The worse these
+        finds the tau that gives it. Default None: 1 - e/10, with e the leave-one-out error of the nearest neighbor
+        under the target's distance, but at most 0.999 and what the latents allow; for targets made from labels alone
+        1 - e^1.5/10, with e that among the features of 2000 training samples at most, before training. The worse these
         separate the classes, the softer the labels.
     tau : float, optional
         Scale of the compositions, positive. Default None: ``fit`` finds it, for targets made from labels alone the
