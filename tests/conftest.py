@@ -94,6 +94,17 @@ def _no_downloads():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _objects_of_the_module():
+    """Look for unreachable objects among those of this module alone.
+
+    TensorFlow keeps millions of the modules before, a look at which takes seconds; every LiteRT conversion, pool of
+    processes and ``clear_session`` begins one.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _default_termination():
     """Let forked processes end when they are asked to: Ray leaves a handler that a pool of workers would wait for."""
@@ -139,14 +150,6 @@ def onnx_without_copies(monkeypatch):
         return optimize(graph, False, optimizers)
 
     monkeypatch.setattr(optimizer, "optimize_graph", without_copies)
-
-
-@pytest.fixture
-def only_new_objects():
-    """Collect the test's own objects alone: those of the tests before are millions, a look at which takes seconds."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

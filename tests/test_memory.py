@@ -10,8 +10,6 @@ import tensorflow as tf
 
 import deepsimplex as ds
 
-pytestmark = pytest.mark.usefixtures("only_new_objects")
-
 X = np.random.default_rng(0).normal(size=(60, 4)).astype("float32")
 y = np.argmax(X[:, :3], axis=1)
 

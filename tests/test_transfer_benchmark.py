@@ -1,7 +1,7 @@
 """The benchmark of frozen backbones runs on few digits, and keeps features and runs."""
 
 import json
-from functools import partial
+from functools import partial, partialmethod
 
 import keras
 import numpy as np
@@ -9,6 +9,7 @@ import pytest
 import typer
 
 import deepsimplex as ds
+from tests.quick_runs import eager_classifiers
 from training.benchmarks.transfer import __main__ as benchmark
 from training.benchmarks.transfer import costs, features, measures, methods
 
@@ -35,14 +36,21 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def quick(monkeypatch):
+    """Few steps of few settings, run eagerly."""
+    for name in (f"{methods.SOFTMAX}, weight decay", "last-layer Laplace"):
+        method = methods.METHODS[name]
+        monkeypatch.setitem(methods.METHODS, name, partial(method, settings=method.keywords["settings"][:2]))
     for module, name, value in (
         (features, "UNKNOWN", 50),
         (methods, "EPOCHS", 2),
         (methods, "NEIGHBORS", (1, 5)),
         (costs, "ROUNDS", 2),
+        (keras.Sequential, "compile", partialmethod(keras.Sequential.compile, run_eagerly=True)),
         (ds, "SimplexClassifier", partial(ds.SimplexClassifier, head={"name": "closed_form", "inducing": 50})),
     ):
         monkeypatch.setattr(module, name, value)
+    with eager_classifiers():
+        yield
 
 
 @pytest.mark.slow

@@ -284,7 +284,6 @@ def test_table_gradient_is_the_same_in_row_batches(dtype, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, 4])
-@pytest.mark.usefixtures("only_new_objects")
 def test_tape_keeps_no_tensor_of_a_row_batch(spread, monkeypatch):
     rng = np.random.default_rng(6)
     loc, scale = tf.constant(rng.normal(size=(3, 4))), tf.constant(rng.uniform(0.2, 2.0, (3, spread)))
