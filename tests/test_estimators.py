@@ -179,8 +179,9 @@ def test_custom_distances(wine):
 @pytest.mark.parametrize("inference", ["stochastic", "categorical"])
 def test_defaults_classify_small_data(inference):
     X, y = load_iris(return_X_y=True)
-    make = ds.CategoricalGaussianProcess if inference == "categorical" else ds.SimplexGaussianProcess
-    classifier = make(**({} if inference == "categorical" else {"inference": inference})).fit(X[::2], y[::2])
+    categorical = inference == "categorical"
+    process = ds.CategoricalGaussianProcess() if categorical else ds.SimplexGaussianProcess("ilr", inference)
+    classifier = process.fit(X[::2], y[::2])
     assert classifier.score(X[1::2], y[1::2]) > 0.93
     assert ds.evaluation.negative_log_likelihood(y[1::2], classifier.predict_proba(X[1::2])) < 0.35
 
@@ -190,7 +191,7 @@ def test_defaults_classify_small_data(inference):
 def test_separate_inducing_points(inference, wine):
     X, y, X_test, y_test = wine
     make = ds.CategoricalGaussianProcess if inference == "categorical" else ds.SimplexGaussianProcess
-    options = {} if inference == "categorical" else {"inference": inference}
+    options = {} if inference == "categorical" else {"target": "ilr", "inference": inference}
     classifier = make(**options, inducing=4, separate_inducing=True, batch_size=30).fit(X, y)
     supports = classifier.regressor_.posterior_.support.numpy()
     assert supports.shape == (2, 4, X.shape[1])
@@ -375,7 +376,7 @@ def test_invalid_random_state_raises(classifier, random_state, wine):
 @pytest.mark.slow
 def test_decision_function_and_intervals(wine):
     X, y, X_test, _ = wine
-    classifier = ds.SimplexGaussianProcess().fit(X, y)
+    classifier = ds.SimplexGaussianProcess("ilr").fit(X, y)
     decision = classifier.decision_function(X_test)
     np.testing.assert_array_equal(decision.argmax(axis=1), classifier.predict(X_test))
     distance = classifier.decision_function(X_test, pair=(0, 2))
@@ -433,8 +434,8 @@ def test_latents_include_documented_noise():
     def deviation(classifier):
         return float(classifier.fit(X, y).predict_latent(X[:1]).scale[0, 0])
 
-    for stated in ({"target": ds.targets.ILR(noise_scale=noise)}, {"noise": "learned"}):
-        assert deviation(ds.SimplexGaussianProcess("ilr", **stated)) < 0.1 * noise
+    for stated in ({"target": ds.targets.ILR(noise_scale=noise)}, {"target": "ilr", "noise": "learned"}):
+        assert deviation(ds.SimplexGaussianProcess(**stated)) < 0.1 * noise
     residuals = ds.LatentRegressionClassifier(LinearRegression(), "ilr")
     white = ds.LatentRegressionClassifier(target="ilr")
     assert deviation(residuals) == pytest.approx(noise, rel=0.02)

@@ -57,7 +57,7 @@ for name, *case in json.loads(sys.argv[3]):
 
 with all_workers.scope():
     other = ds.SimplexClassifier(network(False), "vertices", 4, head="gaussian")
-    other.compile("sgd")
+    other.compile("sgd", ds.losses.Composition(0.95))  # a mass that is given needs no samples to be read ahead
 
 read = set()
 def example(record):

@@ -295,7 +295,7 @@ def test_plain_model_adds_divergence_once():
 def test_classifier_of_latents_adds_divergence_once(covariance):
     layer = random_layer(covariance=covariance)
     model = ds.SimplexClassifier(keras.layers.Flatten(), "vertices", 4, head=layer)
-    model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=True)
+    model.compile(keras.optimizers.SGD(0.0), ds.losses.LatentNLL(), run_eagerly=True)
     observation = ds.LatentGaussian(np.ones((5, 3), "float32"), np.full((5, 1), 0.5, "float32"))
     data_term = float(ds.losses.LatentNLL()(observation.as_dict(), layer(FEATURES)))
     expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
