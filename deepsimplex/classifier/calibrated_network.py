@@ -304,7 +304,10 @@ class CalibratedNetwork(SimplexNetwork):
         """Return what an unknown sample is recognized by: uncalibrated log-probabilities, and latent variances."""
         latent = {name: tf.convert_to_tensor(value) for name, value in latent.items()}
         axes = list(range(1, len(latent["scale"].shape)))
-        log_p = self.unweighted_readout.log_probabilities(self.predictive_latent(latent, calibrated=False))
+        if "log_probabilities" in latent:  # of the readout, as if classes were as frequent as their weights make them
+            log_p = self.unweighted_readout.unweighted_logarithms(latent["log_probabilities"])
+        else:
+            log_p = self.unweighted_readout.log_probabilities(self.predictive_latent(latent, calibrated=False))
         return {"log_p": log_p, "variance": tf.reduce_sum(tf.square(latent["scale"]), axis=axes)}
 
     def _unknown_of_features(self, features: Any) -> Any:

@@ -368,6 +368,8 @@ class SimplexClassifier(CalibratedNetwork):
         Pass latents as ``y`` to step by hand with such a target; a loss that compares with labels alone takes labels
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
+        if self.head.is_closed_form and has_nothing_to_train(self.backbone):
+            raise ValueError("train_on_batch has nothing to train: fit solves the head, partial_fit adds samples to it")
         labels = self._training_labels("train_on_batch", class_weight)
         samples = Samples.of(x, y, sample_weight, labeled=True, arrays=True, precision=self._precision)
         if not self.training_loss.is_ready:
@@ -501,9 +503,9 @@ class SimplexClassifier(CalibratedNetwork):
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
-        self.readout.adapt(left_out)
-        latents = {"loc": left_out.loc, "scale": left_out.scale}
-        self._fit_unknown(**self._unknown_inputs(keras.tree.map_structure(tf.constant, latents)))
+        log_p = self.readout.cross_fit(left_out)
+        latents = {"loc": left_out.loc, "scale": left_out.scale, "log_probabilities": log_p}
+        self._fit_unknown(**self._unknown_inputs(latents))
         weights = None if weights is None else weights[left_out.rows]
         given = Samples.of(features, y, labeled=True)
         error = partial(feature_neighbor_error, given, None, labels.class_numbers, seed=self.seed)

@@ -234,4 +234,4 @@ class LabelProcess:
             transformations=[transformation],
         )
         self.posterior_ = posterior
-        return left_out, posterior.readout.cross_fit(left_out)
+        return left_out, np.exp(posterior.readout.cross_fit(left_out))

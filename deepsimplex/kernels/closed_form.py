@@ -49,7 +49,10 @@ class ClosedForm:
     ----------
     regression : LabelRegression
     labels : ndarray, shape [N, n]
-        Shares of the classes of the rows that were left out: all, or 10 000 at random (fewer of more than 500 classes).
+        Shares of the classes of the rows that were left out, times weights of mean one: all rows, or 10 000 at random
+        (fewer of more than 500 classes).
+    noise : float
+        Of rows of mean weight.
     rows : ndarray of int64, shape [N]
         Their positions among all rows.
     left_out : Regressed
@@ -71,6 +74,7 @@ class ClosedForm:
 
     regression: LabelRegression
     labels: Array
+    noise: float
     rows: NDArray[np.int64]
     left_out: Regressed
     used: NDArray[np.bool_]
@@ -114,9 +118,10 @@ class ClosedForm:
         used = _has_others(Y, groups)
         if not used.any():
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
+        weight = float(Y.sum() / len(Y))  # noises are chosen per mean weight of a row: its unit does not matter
         start, strides = len(NOISES) // 2, [4, 2, 1]
         if kernel is None:
-            kernel, start = _chosen_kernel(X, Y, groups, used, order, len(points), transformations)
+            kernel, start = _chosen_kernel(X, Y / weight, groups, used, order, len(points), transformations)
             strides = [2]
         regression = LabelRegression(kernel, kernel.transform(X[points]), num_classes)
         basis = regression.basis_of_points() if len(points) == len(X) else regression.basis(X)
@@ -134,22 +139,23 @@ class ClosedForm:
             few = np.arange(len(Y)) if groups is not None else rng.permutation(len(Y))[:_NOISE_ROWS]
 
             def left_out_means(noise: float) -> Array:
-                return regression.solve(noise).leave_out((basis[0][few], basis[1][few]), Y[few], groups).mean
+                return regression.solve(noise * weight).leave_out((basis[0][few], basis[1][few]), Y[few], groups).mean
 
-            number = likeliest_noise(left_out_means, LabelLikelihood(Y[few], used[few]), start, strides)[1]
-            noise = float(NOISES[number])
+            number = likeliest_noise(left_out_means, LabelLikelihood(Y[few] / weight, used[few]), start, strides)[1]
+            noise = float(NOISES[number]) * weight
         regression.solve(noise)
         smoothed = regression.smooth(basis[0])
         mean, growth = left_out(*smoothed, Y, groups)
         folds = list(_folds(smoothed, Y, groups, used, rng))
-        score = LabelLikelihood(Y, used)(mean)
-        return cls(regression, Y, drawn, Regressed(mean, basis[1] + noise * growth), used, folds, score)
+        score = LabelLikelihood(Y / weight, used)(mean)
+        left_out_rows = Regressed(mean, basis[1] + noise * growth)
+        return cls(regression, Y / weight, noise / weight, drawn, left_out_rows, used, folds, score)
 
     def scale(self, positions: Array) -> float:
         """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""
         labels, weights = shares(self.labels[self.used])
         residuals = (labels - self.left_out.mean[self.used]) @ positions
-        variances = self.left_out.variance[self.used] + self.regression.noise
+        variances = self.left_out.variance[self.used] + self.noise
         squares = np.mean(np.square(residuals), axis=1) / variances
         return float(np.sqrt(np.average(squares, weights=weights)))
 

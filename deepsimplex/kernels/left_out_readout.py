@@ -101,6 +101,14 @@ class LeftOutReadout:
             if _choose_penalty(spread, [penalty])[1] < (1.0 + _TOLERATED) * loss:
                 whole = whole.spread(share)
         (a, g), offset, R = whole.minimize(penalty)
+        u = t * scores / unit + c
+        slope = a + g * t * np.mean(expit(u) / np.logaddexp(0.0, np.maximum(u, LOWEST)))
+        if slope + np.mean(np.sum(R * directions, axis=1)) < 0.0:
+            # Where features tell nothing a left-out row is farthest from its label, which negative slopes would betray:
+            # classes have their frequencies, with one row shared by all.
+            a, g, R = 0.0, 0.0, np.zeros_like(R)
+            offset = np.log(labels.sum(axis=0) + 1.0 / labels.shape[1])
+            offset -= offset.mean()
         numbers = np.array([a / unit, g, t / unit, c])
         return cls(numbers, offset, R @ directions.T / unit, float(penalty))
 
@@ -111,7 +119,11 @@ class LeftOutReadout:
 
     def __call__(self, scores: Array) -> Array:
         """Class probabilities [N, n]."""
-        return np.exp(log_softmax(self.logits(scores)))
+        return np.exp(self.log_probabilities(scores))
+
+    def log_probabilities(self, scores: Array) -> Array:
+        """Logarithms of the class probabilities [N, n]."""
+        return log_softmax(self.logits(scores))
 
 
 def log_softmax(logits: Array) -> Array:

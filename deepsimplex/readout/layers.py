@@ -217,6 +217,11 @@ class Readout(keras.layers.Layer):
         """Fit the weights to latents of left-out samples. Default: nothing is fitted."""
         return self
 
+    def cross_fit(self, left_out: LeftOutLatents) -> NDArray[Any]:
+        """Adapt, and return log class probabilities [N, n] of the left-out samples."""
+        self.adapt(left_out)
+        return np.asarray(self.log_probabilities({"loc": left_out.loc, "scale": left_out.scale}))
+
     def add_classes(self, classes: NDArray[np.int64]) -> Self:
         """Take up classes, by number, that had no samples when the readout was adapted. Default: nothing changes."""
         return self

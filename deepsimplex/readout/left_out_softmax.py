@@ -57,16 +57,17 @@ class LeftOutSoftmax(Readout):
         return self
 
     def cross_fit(self, left_out: LeftOutLatents) -> NDArray[np.float64]:
-        """Adapt, and return class probabilities [N, n] of the left-out samples.
+        """Adapt, and return log class probabilities [N, n] of the left-out samples.
 
         Those of a sample in a fold are by weights that are fitted anew without the fold, so that they are not more
         likely than those of new samples.
         """
         fitted, scores, folds = self._fit(left_out)
-        p, labels = fitted(scores), left_out.labels
+        log_p, labels = fitted.log_probabilities(scores), left_out.labels
         for others, _, is_held in folds:
-            p[is_held] = LeftOutReadout.fit(others, labels[~is_held], penalties=[fitted.penalty])(scores[is_held])
-        return p
+            readout = LeftOutReadout.fit(others, labels[~is_held], penalties=[fitted.penalty])
+            log_p[is_held] = readout.log_probabilities(scores[is_held])
+        return log_p
 
     def _fit(self, left_out: LeftOutLatents) -> tuple[LeftOutReadout, Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
         """Fit the weights; also return what they are, the scores [N, n], and those of the folds."""

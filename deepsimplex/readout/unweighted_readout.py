@@ -74,7 +74,10 @@ class UnweightedReadout(Readout):
         return self.unweighted(self._readout()(latent, training=training))
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
-        log_p = self._readout().log_probabilities(latent)
+        return self.unweighted_logarithms(self._readout().log_probabilities(latent))
+
+    def unweighted_logarithms(self, log_p: Any) -> Any:
+        """Return the logarithms of what ``unweighted`` gives, from log-probabilities [N, n] of the readout."""
         divided = log_p - tf.math.log(tf.cast(tf.convert_to_tensor(self.class_weight), log_p.dtype))
         total, sums = (tf.reduce_logsumexp(shares, axis=-1, keepdims=True) for shares in (divided, log_p))
         return divided + (sums - total)
