@@ -39,6 +39,7 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
 from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.heads.features import feature_neighbor_error
+from deepsimplex.kernels.blas_threads import shared_cores
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
@@ -500,10 +501,11 @@ class SimplexClassifier(CalibratedNetwork):
         counts = _product(factors, weights)
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
-        left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
-        self._set_unknown(None)  # fitted anew
-        self._begin_training(labels)
-        log_p = self.readout.cross_fit(left_out)
+        with shared_cores():
+            left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
+            self._set_unknown(None)  # fitted anew
+            self._begin_training(labels)
+            log_p = self.readout.cross_fit(left_out)
         latents = {"loc": left_out.loc, "scale": left_out.scale, "log_probabilities": log_p}
         self._fit_unknown(**self._unknown_inputs(latents))
         weights = None if weights is None else weights[left_out.rows]

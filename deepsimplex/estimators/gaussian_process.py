@@ -228,6 +228,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         With ``target="auto"``: class probabilities of the training rows, each left out of the regression, with its
         group if there are groups. NaN for rows that were not left out: those whose class has no other row, those of
         weight zero, and of more than 5000 rows those that were not drawn.
+    loo_rows_ : ndarray of int64
+        The rows that were left out: ``report(y[c.loo_rows_], c.loo_proba_[c.loo_rows_])``.
     loo_score_ : float
         Their mean log-likelihood, scikit-learn's "neg_log_loss".
     smoothing_ : float or None
@@ -281,12 +283,19 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     smoothing_scores_: dict[float, float] = field(init=False)
 
     @property
-    def _is_closed_form(self) -> bool:
+    def _solves_labels(self) -> bool:
+        """Whether ``fit`` chooses and solves in closed form."""
         return isinstance(self.target, str) and self.target == "auto"
+
+    @property
+    def _is_closed_form(self) -> bool:
+        """The same of what is fitted, whatever parameters were set since."""
+        posterior = getattr(getattr(self, "regressor_", None), "posterior_", None)
+        return self._solves_labels if posterior is None else isinstance(posterior, LabelPosterior)
 
     def _regressor(self, seed: int) -> Any:
         check_choice(self.inference, "inference", get_args(Inference))
-        if self._is_closed_form:
+        if self._solves_labels:
             return self._label_process(seed)
         from deepsimplex import gp  # GPflow takes seconds to import
 
@@ -372,7 +381,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             If a class has a single row, or group.
         """
         self._forget_left_out()
-        if not self._is_closed_form:
+        if not self._solves_labels:
             if groups is not None:
                 raise ValueError(f"groups must be given with target='auto' only; found target={self.target!r}")
             return super().fit(X, y, sample_weight, callback)
@@ -500,7 +509,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         return self._store(after_training)._set_posterior(posterior)
 
     def _posterior_from_state(self, state: Mapping[str, NDArray[Any]]) -> Any:
-        return LabelPosterior.from_state(state) if self._is_closed_form else super()._posterior_from_state(state)
+        return LabelPosterior.from_state(state) if self._solves_labels else super()._posterior_from_state(state)
 
     @property
     def readout_(self) -> str:

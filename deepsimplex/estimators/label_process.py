@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex.heads import ClosedFormHead
+from deepsimplex.kernels.blas_threads import shared_cores
 from deepsimplex.kernels.closed_form import ROWS
 from deepsimplex.kernels.feature_kernel import COEFFICIENTS, Transformation
 from deepsimplex.kernels.stationary import operations
@@ -227,11 +228,13 @@ class LabelProcess:
         clip = SmoothClip.of(samples.draw(ROWS, self.random_state).columns[0]) if self.scale_features else None
         transformation: Transformation = "raw" if clip is None else "standardized"
         posterior = LabelPosterior.unsolved(num_classes, min(self.inducing, samples.num_rows), clip)
-        left_out = posterior.head.solve(
-            posterior.clipped_samples(samples),
-            groups=groups,
-            seed=self.random_state,
-            transformations=[transformation],
-        )
+        with shared_cores():
+            left_out = posterior.head.solve(
+                posterior.clipped_samples(samples),
+                groups=groups,
+                seed=self.random_state,
+                transformations=[transformation],
+            )
+            p = np.exp(posterior.readout.cross_fit(left_out))
         self.posterior_ = posterior
-        return left_out, np.exp(posterior.readout.cross_fit(left_out))
+        return left_out, p

@@ -143,7 +143,7 @@ class LatentRegressionClassifier(LatentClassifier):
             if self.regressor is not None and not hasattr(self.regressor, "get_params"):
                 raise TypeError(f"regressor must be a scikit-learn regressor; found {self.regressor!r}")
             if self.regressor is None:
-                hint = "give another regressor, or use SimplexGaussianProcess(inference='stochastic')"
+                hint = "give another regressor, or use SimplexGaussianProcess()"
                 check_memory(8.0 * len(features) ** 2, f"the default regressor for {len(features):,} rows X", hint)
             latents = self._observations(features, labels, self.target, weights).loc
             if self.regressor is None:

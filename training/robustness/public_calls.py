@@ -150,7 +150,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "get_distance": [{}, {"identifier": "euclidean"}],
     "ConformalSets": [{"method": method} for method in ("lac", "raps")],
     "LatentScaling.fit": [{"readout": "softmax"}],
-    "SimplexGaussianProcess": [{"inference": inference} for inference in ("exact", "collapsed", "stochastic")],
+    "SimplexGaussianProcess": [{"target": "ilr", "inference": name} for name in ("exact", "collapsed", "stochastic")],
     "fit_lvq": [{}, {"also_correct": True, "window": 0.3}],
     "fit_gplvq": [{"y": SIGNS[:, Y], "c": SIGNS}],
     "initial_prototypes": [{"initialization": kind} for kind in ("means", "samples", "k-means++")],
