@@ -122,7 +122,7 @@ def test_identifiers_above_the_integers_of_float32_are_served(dtype, tmp_path):
     # Floats, as in a table with missing values, are converted in double precision.
     for samples in (x, x.astype("float64")):
         np.testing.assert_array_equal(model.predict_proba(samples).argmax(axis=1), labels)
-    for asked in {None, "int64"} - {dtype}:
+    for asked in [None, "int64"][: 1 + (dtype != "int64")]:
         model.export(tmp_path / "m", input_dtype=asked)
         np.testing.assert_array_equal(ds.export.load_served(tmp_path / "m").predict(x)["class_id"], labels)
     with pytest.raises(ValueError, match=r"^input_dtype must be an integer dtype.*found 'float32'"):
