@@ -179,3 +179,14 @@ def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any
 
 def _digest(key: str, arrays: Mapping[str, NDArray[Any]]) -> str:
     return fingerprint(FORMAT, key, *(part for name, array in arrays.items() for part in (name, np.asarray(array))))
+
+
+def with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with a prefix, by the rest of their names.
+
+    Examples
+    --------
+    >>> with_prefix({"loss_tau": np.ones(1), "other": np.ones(1)}, "loss_")
+    {'tau': array([1.])}
+    """
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

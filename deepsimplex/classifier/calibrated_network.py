@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import check_number
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity, UnknownScore
@@ -455,8 +456,7 @@ class CalibratedNetwork(SimplexNetwork):
             self.after_training.load_state(arrays)
         numbers = arrays.get("unknown_numbers")
         self._set_unknown(None if numbers is None else UnknownScore(np.asarray(numbers)))
-        prefix = "target_"
-        if target := {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}:
+        if target := with_prefix(arrays, "target_"):
             self.target.load_state(target)
 
     def _fitted_arrays(self) -> dict[str, np.ndarray]:
@@ -465,8 +465,7 @@ class CalibratedNetwork(SimplexNetwork):
 
     def _load_fitted_arrays(self, arrays: dict[str, np.ndarray]) -> None:
         self._load_arrays(arrays)
-        prefix = "head_"
-        self.head.load_state({name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)})
+        self.head.load_state(with_prefix(arrays, "head_"))
 
     def save_own_variables(self, store: Any) -> None:
         """Save the arrays that are copied with the weights."""

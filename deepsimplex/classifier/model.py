@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
@@ -879,8 +880,7 @@ class SimplexClassifier(CalibratedNetwork):
 
     def _load_arrays(self, arrays: dict[str, np.ndarray]) -> None:
         super()._load_arrays(arrays)
-        prefix = "loss_"
-        loss = {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
+        loss = with_prefix(arrays, "loss_")
         if loss and self.training_loss is not None:
             self.training_loss.load_state(loss)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.archives import load_arrays, save_arrays, with_prefix
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex.classifier.keras_files import load_model
@@ -137,9 +137,7 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
     classifier: Any = kind(**parts["parameters"])
     vars(classifier).update(parts["attributes"])
     if "regressor" in parts:
-        prefix = "posterior."
-        state = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-        posterior = classifier._posterior_from_state(state)
+        posterior = classifier._posterior_from_state(with_prefix(arrays, "posterior."))
         vars(classifier._set_posterior(posterior).regressor_).update(parts["regressor"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as those about missing feature names
