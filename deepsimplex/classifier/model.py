@@ -40,7 +40,6 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
 from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.heads.features import feature_neighbor_error
-from deepsimplex.kernels.blas_threads import shared_cores
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
@@ -280,7 +279,7 @@ class SimplexClassifier(CalibratedNetwork):
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
         if groups is not None:
-            groups = check_groups(groups, samples)
+            groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
             if not self._is_solved():
                 name = type(self.head).__name__
                 raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
@@ -317,8 +316,8 @@ class SimplexClassifier(CalibratedNetwork):
         compares_samples = labels.needs_training_samples(samples)
         if is_frozen and not compares_samples:
             samples = self._with_features(samples)
-        numbers, steps = labels.class_numbers, steps_per_epoch
-        error = partial(feature_neighbor_error, *self._features_of(samples), numbers, steps=steps, seed=self.seed)
+        where = *self._features_of(samples), labels.class_numbers
+        error = partial(feature_neighbor_error, *where, steps=steps_per_epoch, seed=self.seed)
         samples = labels.fit_target_and_loss(samples, error, steps_per_epoch)
         self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
         if is_frozen and compares_samples:
@@ -502,16 +501,15 @@ class SimplexClassifier(CalibratedNetwork):
         counts = _product(factors, weights)
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
-        with shared_cores():
-            left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
-            self._set_unknown(None)  # fitted anew
-            self._begin_training(labels)
-            log_p = self.readout.cross_fit(left_out)
+        left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
+        self._set_unknown(None)  # fitted anew
+        self._begin_training(labels)
+        log_p = self.readout.cross_fit(left_out)
         latents = {"loc": left_out.loc, "scale": left_out.scale, "log_probabilities": log_p}
         self._fit_unknown(**self._unknown_inputs(latents))
         weights = None if weights is None else weights[left_out.rows]
-        given = Samples.of(features, y, labeled=True)
-        error = partial(feature_neighbor_error, given, None, labels.class_numbers, seed=self.seed)
+        with_features = Samples.of(features, y, labeled=True)
+        error = partial(feature_neighbor_error, with_features, None, labels.class_numbers, seed=self.seed)
         return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True), error)
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

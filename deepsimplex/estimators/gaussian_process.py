@@ -21,6 +21,7 @@ from deepsimplex.estimators.label_process import INDUCING, LabelPosterior, Label
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
+from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import Readout
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
@@ -401,10 +402,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         # Positions of the rows that count, of a stream among those of weight above zero.
         rows = np.arange(N) if sample_weight is None else np.flatnonzero(np.ravel(np.asarray(sample_weight)) > 0)
         if groups is not None:
-            groups = np.asarray(groups)
-            if is_stream(X) or groups.shape != (num_rows(X),):
-                raise ValueError(f"groups must have a value for each row of arrays X; found shape {groups.shape}")
-            groups = groups[rows]
+            groups = check_groups(groups, None if is_stream(X) else num_rows(X), "row of arrays X")[rows]
         if self.inference == "exact":
             process.make_exact(N)
         self.target_ = TARGETS.get("vertices").fit(None, np.arange(n), num_classes=n)

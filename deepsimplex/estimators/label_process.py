@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex.heads import ClosedFormHead
-from deepsimplex.kernels.blas_threads import shared_cores
 from deepsimplex.kernels.closed_form import ROWS
 from deepsimplex.kernels.feature_kernel import COEFFICIENTS, Transformation
 from deepsimplex.kernels.stationary import operations
@@ -146,7 +145,7 @@ class LabelPosterior(tf.Module):
         weights = {f"head_{weight.name}": np.asarray(weight) for weight in self.head.weights}
         readout = {f"readout_{weight.name}": np.asarray(weight) for weight in self.readout.weights}
         clip = {} if self.clip is None else self.clip._asdict()
-        return {**weights, **readout, **clip, "signatures": self.head.signatures}
+        return {**weights, **readout, **clip, **self.head.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "LabelPosterior":
@@ -160,7 +159,7 @@ class LabelPosterior(tf.Module):
         for layer, prefix in ((head, "head"), (readout, "readout")):
             for weight in layer.weights:
                 weight.assign(state[f"{prefix}_{weight.name}"])
-        head.signatures = state["signatures"]
+        head.load_state(state)
         return posterior
 
     def __getstate__(self) -> dict[str, NDArray[Any]]:
@@ -228,13 +227,11 @@ class LabelProcess:
         clip = SmoothClip.of(samples.draw(ROWS, self.random_state).columns[0]) if self.scale_features else None
         transformation: Transformation = "raw" if clip is None else "standardized"
         posterior = LabelPosterior.unsolved(num_classes, min(self.inducing, samples.num_rows), clip)
-        with shared_cores():
-            left_out = posterior.head.solve(
-                posterior.clipped_samples(samples),
-                groups=groups,
-                seed=self.random_state,
-                transformations=[transformation],
-            )
-            p = np.exp(posterior.readout.cross_fit(left_out))
+        left_out = posterior.head.solve(
+            posterior.clipped_samples(samples),
+            groups=groups,
+            seed=self.random_state,
+            transformations=[transformation],
+        )
         self.posterior_ = posterior
-        return left_out, p
+        return left_out, np.exp(posterior.readout.cross_fit(left_out))

@@ -16,6 +16,7 @@ from deepsimplex._utils.validation import check_labels, check_number, check_whol
 from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import FeatureKernel, squared_distances
+from deepsimplex.kernels.blas_threads import shares_cores
 from deepsimplex.kernels.closed_form import one_hot
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutLatents
@@ -151,6 +152,7 @@ class ClosedFormHead(Head):
         self.solve(x, y, backbone, seed=seed)
         return self
 
+    @shares_cores
     def solve(
         self,
         x: Any,
@@ -195,7 +197,7 @@ class ClosedFormHead(Head):
         """
         samples = _labeled(x, y, sample_weight)
         if groups is not None:
-            groups = check_groups(groups, samples)
+            groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
         signatures: list[NDArray[np.float64]] = []
         counts: list[NDArray[np.bool_]] = []
 
@@ -254,8 +256,7 @@ class ClosedFormHead(Head):
             For a head that is not solved, and as ``solve``.
         """
         regression, parts, counts = self.regression, [], []
-        samples = Samples.of(x, y, sample_weight, labeled=True, name="samples")
-        for features, labels, counted in self._features(samples, backbone):
+        for features, labels, counted in self._features(_labeled(x, y, sample_weight), backbone):
             counts.append(counted)
             Y = one_hot(labels, self.num_classes)
             parts.append((*regression.leave_out(regression.basis(features), Y), Y))
@@ -273,6 +274,7 @@ class ClosedFormHead(Head):
         """Classes, by number, of which the head was solved with no samples."""
         return np.flatnonzero(~np.asarray(self.moments).any(axis=0)) if self.adapted else np.arange(self.num_classes)
 
+    @shares_cores
     def partial_fit(
         self,
         x: Any,
@@ -314,6 +316,7 @@ class ClosedFormHead(Head):
         self._set_weights(regression, float(self.unit), changes)
         return self
 
+    @shares_cores
     def forget(
         self,
         x: Any,
@@ -419,7 +422,8 @@ class ClosedFormHead(Head):
         gram = lapack.dtfttr(self.inducing, np.asarray(self.gram), uplo="L")[0]
         regression.gram, regression.moments = kernels.symmetric(gram[:M, :M]), moments.copy()
         regression.num_rows = int(num_rows)
-        return regression.solve(noise)
+        self._last = regression.solve(noise)
+        return self._last
 
     def _set_weights(self, regression: kernels.LabelRegression, unit: float, changes: "_Changes | None" = None) -> None:
         """Set the weights; those of the variance anew, or by changes since they were set."""
@@ -462,7 +466,8 @@ class ClosedFormHead(Head):
 
     def predict_means(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the means [N, L] of the latents alone, which takes O(M (d + L)) a row."""
-        return self.regression.locations(features, self._positions)
+        regression = self.regression
+        return regression.locations(features, np.asarray(self.loc_weights)[: len(regression.points)])
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what ``forget`` recognizes samples by, if the head is solved."""
@@ -522,11 +527,11 @@ def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None
     return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
 
 
-def check_groups(groups: ArrayLike, samples: Samples) -> NDArray[Any]:
-    """Return groups as an array [N]; raise ValueError unless they are beside arrays of as many samples."""
+def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
+    """Return groups as an array [N]; raise ValueError for another number than rows, None of streams."""
     groups = np.asarray(groups)
-    if samples.is_stream or groups.shape != (samples.num_rows,):
-        raise ValueError(f"groups must have a value for each sample of arrays; found shape {groups.shape}")
+    if groups.shape != (num_rows,):
+        raise ValueError(f"groups must have a value for each {each}; found shape {groups.shape}")
     if missing := np.flatnonzero(groups != groups).tolist():
         raise ValueError(f"groups must not be NaN; found NaN in row {missing[0]}. Samples alone are groups, too")
     return groups

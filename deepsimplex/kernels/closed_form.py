@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex.kernels.blas_threads import shares_cores
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
 from deepsimplex.kernels.label_regression import LabelRegression, Regressed, left_out, left_out_without, shares
@@ -82,6 +83,7 @@ class ClosedForm:
     score: float
 
     @classmethod
+    @shares_cores
     def solve(
         cls,
         blocks: Blocks,

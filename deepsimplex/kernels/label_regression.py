@@ -192,9 +192,8 @@ class LabelRegression:
         mean, variance = (np.concatenate(column) for column in zip(*parts, strict=True))
         return Regressed(mean, variance)
 
-    def locations(self, X: NDArray[Any], positions: Array) -> Array:
-        """Return latent means [N, L] at features X [N, d], by kernel values alone: no variances are computed."""
-        weights = self.loc_weights(positions)
+    def locations(self, X: NDArray[Any], weights: Array) -> Array:
+        """Return latent means [N, L] at features X [N, d] by ``loc_weights`` [M, L] alone: without variances."""
         parts = [
             self.kernel(self.kernel.transform(np.asarray(x, np.float64)), self.points) @ weights
             for (x,) in self._blocks(X)

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from deepsimplex.kernels.blas_threads import shares_cores
+
 Array = NDArray[np.float64]
 
 LOWEST = -30.0
@@ -57,6 +59,7 @@ class LeftOutReadout:
     penalty: float
 
     @classmethod
+    @shares_cores
     def fit(
         cls,
         scores: Array,
