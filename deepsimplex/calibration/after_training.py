@@ -51,7 +51,7 @@ _COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
 
 
 class TrainedClassifier(Protocol):
-    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions.
+    """Interface of the classifiers that ``FittedComponents`` is fitted to; ``options`` are those of their predictions.
 
     Names begin with an underscore because users of the classifiers do not call them.
     """
@@ -75,7 +75,7 @@ class TrainedClassifier(Protocol):
 
 
 @dataclass(eq=False)
-class AfterTraining:
+class FittedComponents:
     """Feature density, calibration and conformal prediction sets of a trained classifier.
 
     Each depends on those before it: the density widens latents, the calibration is fitted to probabilities that are

@@ -25,7 +25,7 @@ from deepsimplex.samples import Labels, Samples
 class CalibratedNetwork(SimplexNetwork):
     """SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
 
-    ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
+    ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.FittedComponents``.
     """
 
     unknown: UnknownScore | None = None

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
 from deepsimplex.calibration import Calibration, FeatureDensity
-from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.estimators.checked_data import (
     checked_labels,
@@ -112,7 +112,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Make the classifier unfitted inside; restore it if the fit raises."""
         before = dict(self.__dict__)
         self.__dict__.pop(self._fitted_attribute, None)
-        self._store(AfterTraining(self))
+        self._store(FittedComponents(self))
         try:
             yield
         except BaseException:
@@ -254,13 +254,13 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return self._after_training.familiarity(X)
 
     @property
-    def _after_training(self) -> AfterTraining:
+    def _after_training(self) -> FittedComponents:
         """What was fitted to this classifier, from the attributes that ``_store`` sets."""
         check_is_fitted(self)
         fitted = vars(self)
-        return AfterTraining(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
+        return FittedComponents(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
 
-    def _store(self, after_training: AfterTraining) -> Self:
+    def _store(self, after_training: FittedComponents) -> Self:
         """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
         for name, component in after_training.components().items():
             if component is None:
