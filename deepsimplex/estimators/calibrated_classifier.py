@@ -258,7 +258,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """What was fitted to this classifier, from the attributes that ``_store`` sets."""
         check_is_fitted(self)
         fitted = vars(self)
-        return FittedComponents(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
+        return FittedComponents(
+            self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_")
+        )
 
     def _store(self, after_training: FittedComponents) -> Self:
         """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
@@ -319,9 +321,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
-        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32":
+        ranges = getattr(self, "feature_range_", None)
+        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32" and ranges is not None:
             remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
-            lower, upper = self.feature_range_
+            lower, upper = ranges
             warn_of_rounding(lower, upper, remedy, getattr(self, "feature_names_in_", None))
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")

@@ -231,14 +231,15 @@ def write_behind(
     X: Any = None,
     input_dtype: str = "float32",
 ) -> None:
-    """Write the ONNX file of a fitted scikit-learn transformer or regressor, followed by another graph.
+    """Write the ONNX file of a fitted scikit-learn transformer, regressor or classifier, followed by another graph.
 
     Parameters
     ----------
     model, filepath, X, input_dtype
         See ``export_pipeline``.
     export : callable
-        Writes the following graph to a path; its input, of ``input_dtype``, is the output of the model.
+        Writes the following graph to a path; its input, of ``input_dtype``, is the output of the model: class
+        probabilities of a classifier.
     num_features : int
         Number of features d, used without X.
     """
@@ -261,7 +262,11 @@ def write_behind(
     types = [(name, floats if isinstance(kind, DoubleTensorType) else kind) for name, kind in types]
     try:
         opsets = {each.domain: each.version for each in behind.opset_import} | {"ai.onnx.ml": 3}
-        before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets)
+        is_classifier = hasattr(model, "predict_proba")
+        choices = {id(model): {"zipmap": False}} if is_classifier else None  # an array, not dicts by class
+        before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets, options=choices)
+        if is_classifier:
+            del before.graph.output[0]  # labels
         before.ir_version = behind.ir_version
         for part in (before, behind):  # converters state the least versions
             del part.opset_import[:]
