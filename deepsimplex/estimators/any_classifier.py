@@ -244,6 +244,10 @@ class AfterTraining(CalibratedClassifier):
         """Return calibrated class probabilities [N, n], columns as ``classes_``, of the classifier's dtype."""
         return self._calibrated(self._probabilities(X))
 
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """Return finite logarithms of ``predict_proba``, [N, n]."""
+        return self._calibrated_logarithms(self._probabilities(X))
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each sample, [N], by calibrated probabilities."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
@@ -273,7 +277,7 @@ class AfterTraining(CalibratedClassifier):
 
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         X, numbers, weights = super()._labeled_arrays(X, y, sample_weight)
-        rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        rows = X.shape[0] if hasattr(X, "shape") else len(numbers)  # several inputs of a network have no shape
         if rows != len(numbers):
             raise ValueError(f"X and y must have as many rows; found {rows} and {len(numbers)}")
         # Those are in the order of sorted classes.
