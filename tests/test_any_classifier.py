@@ -250,16 +250,20 @@ def test_invalid_probabilities_and_labels_raise(p, y, message):
             getattr(wrapped, method)(np.zeros((1, 2)), y)
 
 
-def test_onnx_file_of_a_pipeline_predicts_the_same(iris, regression, tmp_path):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_onnx_file_of_a_pipeline_predicts_the_same(dtype, iris, regression, tmp_path):
     pytest.importorskip("skl2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     X, y = iris[1]
     wrapped = ds.AfterTraining(regression, classes=NAMES).calibrate(X, NAMES[y]).conformalize(X, NAMES[y])
-    wrapped.export(tmp_path / "iris.onnx", format="onnx")
+    wrapped.export(tmp_path / "iris.onnx", format="onnx", input_dtype=dtype)
     session = onnxruntime.InferenceSession(tmp_path / "iris.onnx")
     served = dict(
-        zip([each.name for each in session.get_outputs()], session.run(None, {"features": X.astype("f")}), strict=True)
+        zip(
+            [each.name for each in session.get_outputs()], session.run(None, {"features": X.astype(dtype)}), strict=True
+        )
     )
+    assert served["class_probabilities"].dtype == dtype
     assert served.keys() == {"class_probabilities", "class_id", "prediction_set"}
     np.testing.assert_allclose(served["class_probabilities"], wrapped.predict_proba(X), atol=1e-5)
     assert (served["prediction_set"] == wrapped.predict_set(X)).mean() > 0.99

@@ -408,6 +408,7 @@ class AfterTraining(CalibratedClassifier):
             options |= {"sample_dtype": dtype} | ({} if "float" in dtype else {"input_dtype": dtype})
             shape, name = tuple(inputs[0].shape[1:]), "features"
         else:
+            options["sample_dtype"] = options["input_dtype"]
             shape, name = (len(self.classes_),), "probabilities"
         options |= {"latent": None, "readout": readout, "sample_shape": shape, "input_name": name}
         if classifier is None or is_network:
