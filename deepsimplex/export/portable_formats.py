@@ -28,7 +28,7 @@ class _Served(keras.Model):
     """The served function as a Keras model, which Keras' exporters require."""
 
     def __init__(self, resource: Any, serve: Callable[[Any], dict[str, Any]]) -> None:
-        super().__init__(name="served", dtype="float32")
+        super().__init__(name="served", dtype="float32", autocast=False)  # double precision stays
         self.resource, self.serve = resource, serve
         self.built = True
 
