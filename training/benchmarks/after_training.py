@@ -5,9 +5,8 @@
 
 Every repeat draws the rows anew: two fifths to train XGBoost, with its defaults; about a fifth to calibrate, the same
 rows for every method; about a fifth for sets of coverage 0.9, 10 k - 1 rows, so that the expected coverage is 0.9; the
-others to test on. Prints a Markdown table of means over the repeats, infinite where a calibration
-gives the true class of a test row no probability; "above ours" is the NLL minus that of
-AfterTraining, and the standard error of this difference.
+others to test on. Prints a Markdown table of means over the repeats, infinite where a calibration gives the true class of a
+test row no probability; "above ours" is the NLL minus that of AfterTraining, and the standard error of the difference.
 """
 
 from collections import defaultdict
@@ -66,7 +65,7 @@ def main(repeats: Annotated[int, typer.Option(min=2)] = 200, output: Output = No
         for method, rows in reports.items():
             above = nll[method] - nll[f"AfterTraining, {METHODS[0]}"]
             error = np.std(above, ddof=1) / np.sqrt(repeats) if np.isfinite(above).all() else np.inf
-            sets = [(each.set_coverage, each.set_size) for each in rows if each.set_coverage is not None]
+            sets: list[Any] = [(each.set_coverage, each.set_size) for each in rows if each.set_coverage is not None]
             coverage, size = map(float, np.mean(sets, axis=0)) if sets else ("", "")
             table.add(
                 set=name,
