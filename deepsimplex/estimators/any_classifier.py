@@ -280,7 +280,7 @@ class AfterTraining(CalibratedClassifier):
         rows = X.shape[0] if hasattr(X, "shape") else len(numbers)  # several inputs of a network have no shape
         if rows != len(numbers):
             raise ValueError(f"X and y must have as many rows; found {rows} and {len(numbers)}")
-        # Those are in the order of sorted classes.
+        # The numbers count sorted classes.
         return X, np.argsort(self.classes_, kind="stable")[numbers], weights
 
     def _density_features(self, X: Any) -> NDArray[Any]:
