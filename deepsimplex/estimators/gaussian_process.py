@@ -601,7 +601,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     learn_inducing, separate_inducing : bool
         Whether the inducing points are optimized (default True), and whether every latent process has its own (False).
     epochs, batch_size, learning_rate
-        See ``deepsimplex.gp.StochasticGaussianProcess``.
+        See ``deepsimplex.gp.CategoricalProcess``. Default None, by the number of rows.
     classes : array_like, shape [n], optional
         All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
         those of y.
@@ -638,6 +638,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     _: KW_ONLY
     mixing: bool = False
     learn_inducing: bool = True
+    epochs: int | None = None
+    learning_rate: float | None = None
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
