@@ -138,7 +138,7 @@ def _missing(estimator: Any, kind: str, columns: list[Any], where: str = "") -> 
     filled = "impute them" if kind == "NaN" else "replace them by NaN and impute"
     return (
         f"Input X contains {kind} in column{'s' * (len(columns) > 1)} {_listed([repr(name) for name in columns])}"
-        f"{where}. Leave such rows out, or {filled}: make_pipeline(SimpleImputer(add_indicator=True), "
+        f"{where}. Leave such rows out, or {filled}: make_pipeline(SimpleImputer(), "
         f"{type(estimator).__name__}())"
     )
 
