@@ -100,6 +100,11 @@ def test_error_of_other_names_in_prediction_comes_first():
         ds.GLVQ(max_iter=1).fit(NUMBERS, y).predict(TEXT)
 
 
+def test_single_column_raises():
+    with pytest.raises(ValueError, match=r"^X: Expected a 2-dimensional container but got .*Series"):
+        ds.GLVQ().fit(NUMBERS["a"], y)
+
+
 def test_sparse_rows_raise():
     with pytest.raises(TypeError, match=r"^X must be dense; found a sparse array[^\n]*sparse_threshold=0[^\n]*$"):
         ds.GLVQ().fit(csr_array(NUMBERS.to_numpy()), y)

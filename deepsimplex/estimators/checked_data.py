@@ -3,6 +3,7 @@
 import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from itertools import filterfalse
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def checked_rows(estimator: Any, X: ArrayLike, finite: bool = True, **options: A
             raise TypeError(f"X must hold real numbers; found dtype {X.dtype}. {_encoding(estimator, [])}")
     try:
         with naming("X"):
-            if any(getattr(dtype, "kind", "") in ("M", "m") for dtype in getattr(X, "dtypes", ())):
+            dtypes = getattr(X, "dtypes", ()) if getattr(X, "ndim", 0) == 2 else ()
+            if any(getattr(dtype, "kind", "") in ("M", "m") for dtype in dtypes):
                 raise TypeError("dates and durations are not numbers")  # which NumPy would convert
             rows = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, **options)
     except (TypeError, ValueError) as error:
@@ -77,31 +79,36 @@ def readable_rows(estimator: Any, X: ArrayLike, **options: Any) -> Any:
 
 def _check_values(estimator: Any, X: Any, cause: Exception) -> None:
     """Raise an error with the columns of a table whose values cannot be read as numbers, if it has any."""
-    table = np.asarray(X, dtype=object)
-    if table.ndim != 2:
-        return
     others: dict[Any, str] = {}
-    missing: list[Any] = []
-    for name, values in zip(getattr(X, "columns", range(table.shape[1])), table.T, strict=True):
-        try:
-            values.astype(np.float64)
-        except (TypeError, ValueError):
-            unread = [value for value in values if not _is_number(value)]
-            present = [value for value in unread if not _is_missing(value)]
-            if present:
-                others[name] = f"{str(present[0])!r} in column {name!r}"
-            elif unread:
-                missing.append(name)
+    missing: dict[Any, None] = {}
+    for name, values in _object_columns(X):
+        for value in filterfalse(_is_number, values):
+            if not _is_missing(value):
+                others[name] = f"{str(value)!r} in column {name!r}"
+                break
+            missing[name] = None
     if others:
         raise TypeError(
             f"X must hold real numbers; found {_listed([*others.values()])}. {_encoding(estimator, [*others])}"
         ) from cause
     if missing:
-        raise ValueError(_missing(estimator, "NaN", missing)) from cause
+        raise ValueError(_missing(estimator, "NaN", [*missing])) from cause
+
+
+def _object_columns(X: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield names and values of the columns of a table that have no dtype of numbers."""
+    if hasattr(X, "iloc") and X.ndim == 2:  # a frame of pandas, column by column
+        columns = X.items()
+    else:
+        table = np.asarray(X, dtype=object)
+        columns = zip(getattr(X, "columns", range(table.shape[-1])), table.T, strict=True) if table.ndim == 2 else ()
+    for name, column in columns:
+        if np.asarray(column).dtype.kind not in "biuf":
+            yield name, np.asarray(column, dtype=object)
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value can be read as a number, or is none that a table's column would hold."""
+    """Return whether a value can be read as a number, or is complex or a container, which other errors are about."""
     try:
         float(value)
     except (TypeError, ValueError):

@@ -638,8 +638,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     _: KW_ONLY
     mixing: bool = False
     learn_inducing: bool = True
-    epochs: int | None = None
-    learning_rate: float | None = None
+    epochs: int | None = None  # type: ignore[assignment]
+    learning_rate: float | None = None  # type: ignore[assignment]
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
