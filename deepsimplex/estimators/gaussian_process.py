@@ -624,6 +624,9 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature. Rows are read as
     ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to four times at the end.
 
+    Probabilities are expectations over the latents, whose variances stay large where few rows of classes that hardly
+    overlap are known: they are then too cautious, which ``calibrate`` corrects on held-out rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
