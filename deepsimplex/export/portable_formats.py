@@ -273,7 +273,7 @@ def write_behind(
             before.graph.node.append(onnx.helper.make_node("Cast", [output.name], ["before_cast"], to=wanted))
             output.name, output.type.tensor_type.elem_type = "before_cast", wanted
         given, taken = (each.type.tensor_type.shape.dim[-1].dim_value for each in (output, behind.graph.input[0]))
-        if given and given != taken:
+        if given and taken and given != taken:  # 0 if unknown
             raise ValueError(
                 f"skl2onnx converts {given} of {taken} columns: no indicators of SimpleImputer, for example"
             )
