@@ -20,6 +20,12 @@ MOST_CLASSES = 2**20
 """Largest number of classes: higher labels are likely a mistake, and arrays get a column for every class."""
 
 
+def _shown(value: Any) -> str:
+    """Return a value as an error shows it: of one that takes several lines, as an array may, its type and shape."""
+    text = repr(value)
+    return text if "\n" not in text else f"{type(value).__name__} of shape {getattr(value, 'shape', None)}"
+
+
 def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:
     """Return ``value`` as an int in [least, most]; ``most`` defaults to the largest number of 32 bits.
 
@@ -30,9 +36,9 @@ def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int
     ValueError: n_restarts must be a whole number, at least 0; found 2.5
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {_shown(value)}")
     if value > most:
-        raise ValueError(f"{name} must be a whole number, at most {most}; found {value!r}")
+        raise ValueError(f"{name} must be a whole number, at most {most}; found {_shown(value)}")
     return int(value)
 
 
@@ -58,14 +64,16 @@ def check_number(
     if not (number and above < value < below and least <= value <= most):
         limits = [("above", above), ("of at least", least), ("below", below), ("at most", most)]
         wanted = " and ".join(f"{word} {limit}" for word, limit in limits if np.isfinite(limit))
-        raise ValueError(f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {value!r}")
+        raise ValueError(
+            f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {_shown(value)}"
+        )
     return float(value)
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` as a bool. Text is refused: "no" would count as True."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; found {value!r}")
+        raise TypeError(f"{name} must be True or False; found {_shown(value)}")
     return bool(value)
 
 
@@ -405,7 +413,9 @@ def check_choice(value: Any, name: str, choices: Iterable[str], wanted: str = "o
     """Return ``value`` if it is one of ``choices``, or raise ValueError; the message names the nearest of them."""
     known = list(choices)
     if not isinstance(value, str) or value not in known:  # an array would be compared entry by entry
-        raise ValueError(f"{name} must be {wanted} {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+        raise ValueError(
+            f"{name} must be {wanted} {', '.join(known)}; found {_shown(value)}{did_you_mean(value, known)}"
+        )
     return value
 
 
