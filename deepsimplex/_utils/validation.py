@@ -430,3 +430,13 @@ def check_finite_rows(array: NDArray[Any], name: str, dtype: DTypeLike) -> NDArr
             f"first at index {wrong[0]}. Remove or repair these samples"
         )
     return array
+
+
+def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
+    """Return groups as an array [N]; raise ValueError for another number than rows, None of streams."""
+    groups = np.asarray(groups)
+    if groups.shape != (num_rows,):
+        raise ValueError(f"groups must have a value for each {each}; found shape {groups.shape}")
+    if missing := np.flatnonzero(groups != groups).tolist():
+        raise ValueError(f"groups must not be NaN; found NaN in row {missing[0]}. Samples alone are groups, too")
+    return groups

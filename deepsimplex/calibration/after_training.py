@@ -133,6 +133,7 @@ class AfterTraining:
         method: ConformalMethod = "lac",
         by_class: bool = False,
         *,
+        groups: Any = None,
         seed: int = 0,
         **options: Any,
     ) -> Self:
@@ -141,7 +142,7 @@ class AfterTraining:
         if not _removes(x, y, "conformalize"):
             sets = ConformalSets(coverage, method, by_class, seed=seed)
             x, labels, _ = self.classifier._labeled_arrays(x, y, None)
-            sets.fit(self.classifier.predict_proba(x, **options), labels)
+            sets.fit(self.classifier.predict_proba(x, **options), labels, groups=groups)
         self.prediction_sets = sets
         return self
 
@@ -154,11 +155,11 @@ class AfterTraining:
             setattr(self, name, None)
         return bool(fitted)
 
-    def predict_set(self, x: Any, **options: Any) -> NDArray[np.bool_]:
+    def predict_set(self, x: Any, groups: Any = None, **options: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each sample, bool [N, n]."""
         if self.prediction_sets is None:
             raise ValueError("predict_set needs conformalize with held-out samples first")
-        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options))
+        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options), groups)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
         """Return the share of training samples that are less typical than each sample, [N]."""

@@ -12,7 +12,7 @@ from scipy.linalg import lapack
 from deepsimplex import kernels
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
-from deepsimplex._utils.validation import check_labels, check_number, check_whole
+from deepsimplex._utils.validation import check_groups, check_labels, check_number, check_whole
 from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import FeatureKernel, squared_distances
@@ -525,16 +525,6 @@ class ClosedFormHead(Head):
 def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
     """Check labeled samples, unless they are ``Samples`` already."""
     return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
-
-
-def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
-    """Return groups as an array [N]; raise ValueError for another number than rows, None of streams."""
-    groups = np.asarray(groups)
-    if groups.shape != (num_rows,):
-        raise ValueError(f"groups must have a value for each {each}; found shape {groups.shape}")
-    if missing := np.flatnonzero(groups != groups).tolist():
-        raise ValueError(f"groups must not be NaN; found NaN in row {missing[0]}. Samples alone are groups, too")
-    return groups
 
 
 def _change(
