@@ -19,7 +19,7 @@ from tests.eager_steps import eagerly
 from tests.fresh_process import run
 from tests.quick_runs import without_pictures
 
-METHODS = ["temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"]
+METHODS = ["temperature", "bias_corrected_temperature", "matrix", "latent", "platt", "isotonic"]
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -81,6 +81,7 @@ def test_calibration_improves_overconfident_classifier(method, eager, data):
     [
         ("temperature", False),
         ("bias_corrected_temperature", True),
+        ("matrix", True),
         ("latent", False),
         ("platt", True),
         ("isotonic", True),
@@ -291,7 +292,7 @@ SAVED_WITH = {
     "dirichlet": ["latent"],
     "lvq": ["platt"],
     "gmlvq": ["isotonic"],
-    "gplvq": ["bias_corrected_temperature"],
+    "gplvq": ["vector"],
 }
 
 

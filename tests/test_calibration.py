@@ -21,13 +21,22 @@ from deepsimplex.calibration import (
     BiasCorrectedTemperature,
     IsotonicCalibration,
     LatentScaling,
+    MatrixScaling,
     PlattScaling,
     TemperatureScaling,
+    VectorScaling,
 )
 from deepsimplex.latent import LatentGaussian
 
 few = settings(max_examples=25, deadline=None)
-MAPS = [TemperatureScaling, BiasCorrectedTemperature, PlattScaling, IsotonicCalibration]
+MAPS = [
+    TemperatureScaling,
+    BiasCorrectedTemperature,
+    VectorScaling,
+    MatrixScaling,
+    PlattScaling,
+    IsotonicCalibration,
+]
 each_map = pytest.mark.parametrize("kind", MAPS)
 
 
@@ -440,7 +449,7 @@ def test_bias_corrected_temperature_of_extreme_probabilities():
 
 
 def test_unknown_calibration_raises():
-    names = "temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"
+    names = "temperature", "bias_corrected_temperature", "vector", "matrix", "latent", "platt", "isotonic"
     assert tuple(ds.calibration.CALIBRATIONS) == names
     with pytest.raises(ValueError, match=r"method must.*found 'plat'; did you mean 'platt'"):
         ds.calibration.CALIBRATIONS.get("plat")

@@ -37,6 +37,8 @@ FUNCTIONS = {
 CALIBRATIONS = [
     "TemperatureScaling",
     "BiasCorrectedTemperature",
+    "MatrixScaling",
+    "VectorScaling",
     "PlattScaling",
     "IsotonicCalibration",
     "LatentScaling",

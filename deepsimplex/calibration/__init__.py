@@ -6,13 +6,13 @@ classifier. They can also be used alone, with the outputs of any other classifie
 """
 
 from deepsimplex.calibration.after_training import CALIBRATIONS, DENSITIES
-from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
 from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
 from deepsimplex.calibration.conformal_sets import ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
+from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
@@ -28,10 +28,12 @@ __all__ = [
     "GaussianDensity",
     "IsotonicCalibration",
     "LatentScaling",
+    "MatrixScaling",
     "NeighborDistance",
     "PlattScaling",
     "ProbabilityCalibration",
     "RelativeMahalanobis",
     "TemperatureScaling",
     "UnknownScore",
+    "VectorScaling",
 ]

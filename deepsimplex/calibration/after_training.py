@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.registry import Registry
-from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
+from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
@@ -29,6 +29,8 @@ CALIBRATIONS: Registry[Calibration] = Registry(
     {
         "temperature": TemperatureScaling,
         "bias_corrected_temperature": BiasCorrectedTemperature,
+        "vector": VectorScaling,
+        "matrix": MatrixScaling,
         "latent": LatentScaling,
         "platt": PlattScaling,
         "isotonic": IsotonicCalibration,

@@ -55,10 +55,11 @@ class CalibratedNetwork(SimplexNetwork):
             memory. None removes the calibration.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"}, dict or Calibration
-            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
-            that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the classes. "latent"
-            scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
+        method : str, dict or Calibration
+            One of ``deepsimplex.calibration.CALIBRATIONS``; a dict holds a "name" and arguments. Default "temperature",
+            one number that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the
+            classes; "vector", "matrix", "platt" and "isotonic" have numbers for every class. "latent" scales the latent
+            Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.

@@ -160,9 +160,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of samples that were not used in ``fit``. None removes the calibration.
         y : array_like, shape [N] or [N, n]
             Labels as named in ``classes_``, or one-hot, in its order.
-        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
-            See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
-            classifiers that have them. A calibration that is given is copied.
+        method : str or Calibration
+            One of ``deepsimplex.calibration.CALIBRATIONS``: "temperature", the default, "bias_corrected_temperature",
+            "vector", "matrix", "platt", "isotonic", and "latent", which scales the latent Gaussians, for classifiers
+            that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
             Weights of the held-out samples.
 
