@@ -35,6 +35,7 @@ FUNCTIONS = {
     if {"y", "assigned"} & inspect.signature(function).parameters.keys() and name != "decision_regions"
 }
 CALIBRATIONS = [
+    "AutomaticCalibration",
     "TemperatureScaling",
     "BiasCorrectedTemperature",
     "MatrixScaling",

@@ -6,6 +6,7 @@ classifier. They can also be used alone, with the outputs of any other classifie
 """
 
 from deepsimplex.calibration.after_training import CALIBRATIONS, DENSITIES
+from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
 from deepsimplex.calibration.conformal_sets import ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
@@ -15,12 +16,14 @@ from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
+from deepsimplex.calibration.risk_control import RiskControl
 from deepsimplex.calibration.temperature import TemperatureScaling
 from deepsimplex.calibration.unknown_score import UnknownScore
 
 __all__ = [
     "CALIBRATIONS",
     "DENSITIES",
+    "AutomaticCalibration",
     "BiasCorrectedTemperature",
     "Calibration",
     "ConformalSets",
@@ -33,6 +36,7 @@ __all__ = [
     "PlattScaling",
     "ProbabilityCalibration",
     "RelativeMahalanobis",
+    "RiskControl",
     "TemperatureScaling",
     "UnknownScore",
     "VectorScaling",

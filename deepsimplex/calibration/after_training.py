@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.registry import Registry
+from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
@@ -34,6 +35,7 @@ CALIBRATIONS: Registry[Calibration] = Registry(
         "latent": LatentScaling,
         "platt": PlattScaling,
         "isotonic": IsotonicCalibration,
+        "auto": AutomaticCalibration,
     },
 )
 
