@@ -134,9 +134,9 @@ class RiskControl(Fitted):
             thresholds = _GRID[::-1] if self.risk == "selective_error" else _GRID
         if self.risk == "selective_error":
             pilot = np.arange(len(labels)) % _PILOT == 0
-            thresholds = thresholds[self._start(probabilities[pilot], thresholds, np.count_nonzero(~pilot)) :]
+            thresholds = thresholds[self._start(probabilities[pilot], thresholds, int(np.sum(~pilot))) :]
             probabilities, labels = probabilities[~pilot], labels[~pilot]
-        losses = np.stack([self._losses(probabilities, labels, float(threshold)) for threshold in thresholds])
+        losses = self._losses(probabilities, labels, thresholds)
         if np.any((losses < 0) | (losses > 1)):
             worst = losses[(losses < 0) | (losses > 1)][0]
             raise ValueError(f"risk must return losses in [0, 1]; found {worst:g}. Divide costs by the largest")
@@ -162,30 +162,28 @@ class RiskControl(Fitted):
 
     def _start(self, pilot: NDArray[Any], thresholds: NDArray[np.float64], samples: int) -> int:
         """Return the first threshold that ``samples`` are expected to pass, by probabilities ``pilot`` [M, n]."""
-        accepted = np.stack([self._decided(pilot, float(threshold)) for threshold in thresholds])
-        share, error = accepted.mean(axis=1), (accepted * (1.0 - pilot.max(axis=1))).mean(axis=1)
+        confidence = pilot.max(axis=1)
+        accepted = confidence >= thresholds[:, np.newaxis]
+        share, error = accepted.mean(axis=1), (accepted * (1.0 - confidence)).mean(axis=1)
         m = np.floor(samples * share).astype(int)
         risks = np.divide(error, share, out=np.ones(len(share)), where=share > 0)
         expected = p_values_of_risk(risks, m, self.bound, binary=True)
         return int(np.argmax(expected <= max(expected.min(), _PART * self.delta)))
 
-    def _losses(self, p: NDArray[Any], y: NDArray[np.int64], threshold: float) -> NDArray[np.float64]:
-        """Return the losses [N] at a threshold, NaN for samples that do not count."""
+    def _losses(self, p: NDArray[Any], y: NDArray[np.int64], thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the losses [T, N] at all thresholds, NaN for samples that do not count."""
         if callable(self.risk):
-            return check_array(self.risk(p, y, threshold), "losses of risk", "[N]", rows=len(y), finite=False)
-        if self.risk == "false_negative_rate" and self.positive >= p.shape[1]:
-            raise ValueError(f"positive must be a class of p, below {p.shape[1]}; found {self.positive}")
-        decided = self._decided(p, threshold)
+            losses = [self.risk(p, y, float(threshold)) for threshold in thresholds]
+            return np.stack([check_array(each, "losses of risk", "[N]", rows=len(y), finite=False) for each in losses])
         if self.risk == "selective_error":
+            decided = p.max(axis=1) >= thresholds[:, np.newaxis]
             return np.where(decided, np.argmax(p, axis=1) != y, np.nan)
         if self.risk == "miscoverage":
-            return np.where(decided[np.arange(len(y)), y], 0.0, 1.0)
-        return np.where(y == self.positive, ~decided, np.nan)
-
-    def _decided(self, p: NDArray[Any], threshold: float) -> NDArray[np.bool_]:
-        if self.risk == "selective_error":
-            return p.max(axis=1) >= threshold
-        return p >= threshold if self.risk == "miscoverage" else p[:, self.positive] >= threshold
+            return np.where(p[np.arange(len(y)), y] >= thresholds[:, np.newaxis], 0.0, 1.0)
+        if self.positive >= p.shape[1]:
+            raise ValueError(f"positive must be a class of p, below {p.shape[1]}; found {self.positive}")
+        missed = p[:, self.positive] < thresholds[:, np.newaxis]
+        return np.where(y == self.positive, missed, np.nan)
 
     def predict(self, p: ArrayLike) -> NDArray[np.bool_]:
         """Return the decisions for class probabilities [N, n] at the fitted threshold.
@@ -204,7 +202,11 @@ class RiskControl(Fitted):
         self._check_fitted()
         if callable(self.risk):
             raise ValueError("predict needs a risk by name; a callable decides by comparing with threshold_ itself")
-        return self._decided(check_probabilities(p), self.threshold_)
+        probabilities = check_probabilities(p)
+        if self.risk == "selective_error":
+            return np.asarray(probabilities.max(axis=1) >= self.threshold_)
+        reached = probabilities >= self.threshold_
+        return np.asarray(reached if self.risk == "miscoverage" else reached[:, self.positive])
 
 
 def p_values_of_risk(
