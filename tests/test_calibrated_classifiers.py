@@ -291,7 +291,7 @@ SAVED_WITH = {
     "process": ["temperature"],
     "dirichlet": ["latent"],
     "lvq": ["platt"],
-    "gmlvq": ["isotonic", "auto"],
+    "gmlvq": ["isotonic", "auto", "venn_abers"],
     "gplvq": ["vector"],
 }
 
@@ -340,7 +340,7 @@ def test_model_files_are_calibrated_in_another_process(served):
 def test_estimator_files_are_calibrated_in_another_process(served):
     place, expected = served
     tables = {key: p for key, (p, _) in expected.items() if key.startswith("tables")}
-    assert len(tables) == 7
+    assert len(tables) == 8
     for key, p in tables.items():
         np.testing.assert_allclose(np.load(place / f"model_{key}.npy"), p, rtol=1e-9, err_msg=key)
         outputs = np.load(place / f"served_{key}.npz")

@@ -26,6 +26,7 @@ from deepsimplex.calibration import (
     PlattScaling,
     TemperatureScaling,
     VectorScaling,
+    VennAbers,
 )
 from deepsimplex.latent import LatentGaussian
 
@@ -37,6 +38,7 @@ MAPS = [
     MatrixScaling,
     PlattScaling,
     IsotonicCalibration,
+    VennAbers,
     AutomaticCalibration,
 ]
 each_map = pytest.mark.parametrize("kind", MAPS)
@@ -292,7 +294,7 @@ def test_invalid_input_raises(kind):
         kind().fit(p, y).transform(2 * p)
 
 
-@pytest.mark.parametrize("kind", [BiasCorrectedTemperature, PlattScaling, IsotonicCalibration])
+@pytest.mark.parametrize("kind", [BiasCorrectedTemperature, PlattScaling, IsotonicCalibration, VennAbers])
 def test_missing_class_raises(kind):
     p, y = simulated(4, 60, seed=10)
     present = y != 2
@@ -451,7 +453,17 @@ def test_bias_corrected_temperature_of_extreme_probabilities():
 
 
 def test_unknown_calibration_raises():
-    names = "temperature", "bias_corrected_temperature", "vector", "matrix", "latent", "platt", "isotonic", "auto"
+    names = (
+        "temperature",
+        "bias_corrected_temperature",
+        "vector",
+        "matrix",
+        "latent",
+        "platt",
+        "isotonic",
+        "venn_abers",
+        "auto",
+    )
     assert tuple(ds.calibration.CALIBRATIONS) == names
     with pytest.raises(ValueError, match=r"method must.*found 'plat'; did you mean 'platt'"):
         ds.calibration.CALIBRATIONS.get("plat")

@@ -40,6 +40,7 @@ CALIBRATIONS = [
     "BiasCorrectedTemperature",
     "MatrixScaling",
     "VectorScaling",
+    "VennAbers",
     "PlattScaling",
     "IsotonicCalibration",
     "LatentScaling",

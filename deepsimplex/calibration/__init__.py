@@ -19,6 +19,7 @@ from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.risk_control import RiskControl
 from deepsimplex.calibration.temperature import TemperatureScaling
 from deepsimplex.calibration.unknown_score import UnknownScore
+from deepsimplex.calibration.venn_abers import VennAbers
 
 __all__ = [
     "CALIBRATIONS",
@@ -40,4 +41,5 @@ __all__ = [
     "TemperatureScaling",
     "UnknownScore",
     "VectorScaling",
+    "VennAbers",
 ]

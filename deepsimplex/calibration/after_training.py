@@ -23,6 +23,7 @@ from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, M
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
+from deepsimplex.calibration.venn_abers import VennAbers
 
 CALIBRATIONS: Registry[Calibration] = Registry(
     "method",
@@ -35,6 +36,7 @@ CALIBRATIONS: Registry[Calibration] = Registry(
         "latent": LatentScaling,
         "platt": PlattScaling,
         "isotonic": IsotonicCalibration,
+        "venn_abers": VennAbers,
         "auto": AutomaticCalibration,
     },
 )

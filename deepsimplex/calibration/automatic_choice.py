@@ -13,16 +13,21 @@ from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_
 from deepsimplex.calibration.logistic_scaling import MatrixScaling, VectorScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
 
-# Classes beyond which the numbers of a matrix are too many for the folds.
-_MOST_CLASSES_OF_A_MATRIX = 100
+_METHODS: dict[str, type[ProbabilityCalibration]] = {
+    "temperature": TemperatureScaling,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
+}
+# Classes beyond which fits to all folds take minutes.
+_MOST_CLASSES = 50
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class AutomaticCalibration(ProbabilityCalibration):
     """The one of temperature, vector and matrix scaling that cross-validation on the held-out samples prefers.
 
-    With fewer samples of a class than two for every fold, temperature scaling without a comparison. The likeliest class
-    may change, unless temperature scaling is chosen.
+    With fewer samples of a class than two for every fold, or more than 50 classes, temperature scaling without a
+    comparison. The likeliest class may change, unless temperature scaling is chosen.
 
     Parameters
     ----------
@@ -46,7 +51,7 @@ class AutomaticCalibration(ProbabilityCalibration):
     Notes
     -----
     The NLL is that of smoothed labels, as if every class had one more sample, shared equally by all labels: hundreds of
-    samples do not show how wrong a probability of 1e-9 may be. Matrices are compared for up to 100 classes.
+    samples do not show how wrong a probability of 1e-9 may be.
 
     On digits, wine and breast cancer, for random forests, logistic regressions and Gaussian processes, isotonic
     regression and Platt scaling were not among the best with up to 500 samples; cross-validation chose isotonic
@@ -71,16 +76,13 @@ class AutomaticCalibration(ProbabilityCalibration):
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
         n = p.shape[1]
-        methods: dict[str, type[ProbabilityCalibration]] = {"temperature": TemperatureScaling, "vector": VectorScaling}
-        if n <= _MOST_CLASSES_OF_A_MATRIX:
-            methods["matrix"] = MatrixScaling
         self.scores_ = {}
-        if np.bincount(y, minlength=n).min() >= 2 * self.folds:
+        if n <= _MOST_CLASSES and np.bincount(y, minlength=n).min() >= 2 * self.folds:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of folds in which all are classified correctly
-                self.scores_ = {name: self._score(method, p, y, weights, floor) for name, method in methods.items()}
+                self.scores_ = {name: self._score(method, p, y, weights, floor) for name, method in _METHODS.items()}
         best = min(self.scores_, key=self.scores_.__getitem__, default="temperature")
-        self.chosen_ = methods[best]()
+        self.chosen_ = _METHODS[best]()
         self.chosen_._fit(p, y, weights, floor)
 
     def _score(
