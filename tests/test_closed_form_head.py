@@ -117,7 +117,7 @@ def test_solved_head_and_readout_are_saved_and_exported(digits, solved, tmp_path
     expected = model.predict(x_test, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(loaded.predict(x_test, verbose=0), expected, atol=1e-6)
+    np.testing.assert_array_equal(loaded.predict(x_test, verbose=0), expected)
     assert loaded.layers[1].adapted
     twin = keras.models.clone_model(model)
     twin.set_weights(model.get_weights())
@@ -125,6 +125,18 @@ def test_solved_head_and_readout_are_saved_and_exported(digits, solved, tmp_path
     model.export(tmp_path / "served", verbose=False)
     served = tf.saved_model.load(tmp_path / "served")
     np.testing.assert_allclose(served.serve(tf.constant(x_test)), expected, atol=1e-6)
+
+
+def test_files_hold_inducing_rows_alone(digits, tmp_path):
+    x, y, *_ = digits
+    head = ds.heads.ClosedFormHead(10, inducing=2000)
+    head.solve(x[:50], y[:50])
+    model = keras.Sequential([keras.Input((64,)), head])
+    model.save(tmp_path / "model.keras")
+    assert (tmp_path / "model.keras").stat().st_size < 150_000
+    loaded = keras.models.load_model(tmp_path / "model.keras").layers[-1]
+    for weight, other in zip(head.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(weight, other, weight.name)
 
 
 @pytest.mark.parametrize("inducing", [60, 320])

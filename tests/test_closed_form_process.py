@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import deepsimplex as ds
 from deepsimplex._utils import memory
 from deepsimplex.estimators import gaussian_process
-from deepsimplex.estimators.label_process import SmoothClip
+from deepsimplex.estimators.label_process import SmoothSteps
 from deepsimplex.kernels import LabelRegression
 from tests.fresh_process import run
 from training.robustness.estimator_checks import CASES
@@ -38,8 +38,8 @@ def classifier():
 def test_left_out_probabilities_equal_refitting(groups):
     classifier = ds.SimplexGaussianProcess().fit(X, y, groups=groups)
     head = ds.heads.ClosedFormHead(3, len(X), dtype="float64")
-    features = SmoothClip.of(X)(X)
-    left_out = head.solve(features, y, groups=groups, transformations=["standardized"])
+    features = SmoothSteps.of(X)(X)
+    left_out = head.solve(features, y, groups=groups, transformations=["raw"])
     kernel, noise, Y = head.regression.kernel, head.regression.noise, np.eye(3)[y]
     units = np.arange(len(X)) if groups is None else groups
     loc = np.empty((len(X), 2))

@@ -191,7 +191,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Of a named target; see ``deepsimplex.gp.GaussianProcess``.
     scale_features : bool
         Whether features are standardized first, with ``target="auto"`` after outliers were drawn in smoothly, to within
-        three robust standard deviations of the median. Default True.
+        three robust standard deviations of the median, and get smooth steps at their quantiles. Default True.
     max_iter, n_restarts
         For "exact" and "collapsed" with a named target; see ``deepsimplex.gp.GaussianProcess``.
     inducing : int or array_like, shape [M, d], optional

@@ -13,7 +13,7 @@ from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex.heads import ClosedFormHead
 from deepsimplex.kernels.closed_form import ROWS
-from deepsimplex.kernels.feature_kernel import COEFFICIENTS, Transformation
+from deepsimplex.kernels.feature_kernel import COEFFICIENTS
 from deepsimplex.kernels.stationary import operations
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutLatents, LeftOutSoftmax
@@ -26,51 +26,89 @@ _MATRICES = 12
 # Bound of clipped columns, and the value beyond which they are on it; a normal distribution's distance of quartiles in
 # standard deviations, and what is no more than round-off of a column whose largest number is one.
 _BOUND, _FARTHEST, _QUARTILES, _ROUND_OFF = 3.0, 1e6, 1.349, 1e-14
+# Steps of a column: one for so many rows, at least and at most so many; and columns that all steps make up at most.
+_ROWS_OF_STEP, _FEWEST_STEPS, _MOST_STEPS, _STEP_COLUMNS = 50, 4, 16, 2000
+# Least width of a step, in standard deviations of the column.
+_NARROWEST = 0.05
 
 
-class SmoothClip(NamedTuple):
-    """Columns in robust units, whose outliers are drawn in smoothly: z / sqrt(1 + (z / 3)^2), which stays within 3.
+class SmoothSteps(NamedTuple):
+    """Columns without far outliers, in standard deviations, beside smooth steps of each at its quantiles.
 
-    Few values far away would otherwise make up a column's standard deviation, and all distances.
+    Outliers are drawn in smoothly: with z in robust units, z / sqrt(1 + (z / 3)^2) stays within 3. Few values far away
+    would otherwise make up a column's standard deviation, and all distances. Steps tanh((z - t_k) / w_k) sqrt(w_k) at
+    quantiles t_k, whose distance is w_k, add about |z - z'| to the squared distance of rows: kernels of it may change
+    quickly along single columns, as trees do, and a linear part is a sum of functions of single columns.
 
     Attributes
     ----------
     center, width : ndarray, shape [d]
         Medians, and distances between the quartiles in units of those of a standard normal distribution.
+    mean, deviation : ndarray, shape [d]
+        Of clipped columns.
+    thresholds, step_widths : ndarray, shape [d, K]
+        t_k and w_k in units of standardized columns, widths 0 where a column has fewer than K steps.
 
     Notes
     -----
-    Holzmueller, Grinsztajn, Steinwart: *Better by Default: Strong Pre-Tuned MLPs and Boosted Trees on Tabular Data*,
-    2024.
+    Clipping: Holzmueller, Grinsztajn, Steinwart: *Better by Default: Strong Pre-Tuned MLPs and Boosted Trees on Tabular
+    Data*, 2024. Steps: a smooth form of the piecewise linear encoding of Gorishniy, Rubachev, Babenko: *On Embeddings
+    for Numerical Features in Tabular Deep Learning*, 2022.
 
     Examples
     --------
-    >>> clip = SmoothClip.of(np.array([[0.0], [1.0], [2.0], [3.0], [1e6]]))
-    >>> clip(np.array([[2.0], [1e6], [1e300]])).round(3).tolist()
-    [[0.0], [3.0], [3.0]]
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0], [1e6]])
+    >>> steps = SmoothSteps.of(X)
+    >>> steps(X).shape  # the column and four steps
+    (5, 5)
+    >>> steps(np.array([[1e6], [1e300]])).round(3)[:, 0].tolist()
+    [1.804, 1.804]
     """
 
     center: NDArray[np.float64]
     width: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    step_widths: NDArray[np.float64]
 
     @classmethod
-    def of(cls, X: NDArray[Any]) -> "SmoothClip":
-        """Take the units of rows X [N, d]; a column of which half is constant has that of its standard deviation."""
+    def of(cls, X: NDArray[Any]) -> "SmoothSteps":
+        """Take the units and steps of rows X [N, d]; where half of a column is constant, its standard deviation."""
         X = np.asarray(X, np.float64)
+        N, d = X.shape
         largest = np.abs(X).max(axis=0)
         scale = np.where(largest > 0, largest, 1.0)
         scaled = X / scale  # squares neither overflow nor vanish
         lower, center, upper = np.quantile(scaled, (0.25, 0.5, 0.75), axis=0)
         width, deviation = (upper - lower) / _QUARTILES, scaled.std(axis=0)
         width = np.where(width > _ROUND_OFF, width, np.where(deviation > _ROUND_OFF, deviation, 1.0))
-        return cls(center * scale, width * scale)
+        clipped = _clipped(X, center * scale, width * scale)
+        mean, deviation = clipped.mean(axis=0), clipped.std(axis=0)
+        deviation = np.where(deviation > _ROUND_OFF, deviation, 1.0)
+        K = max(min(int(np.clip(N // _ROWS_OF_STEP, _FEWEST_STEPS, _MOST_STEPS)), _STEP_COLUMNS // d), 1)
+        thresholds, widths = np.zeros((2, d, K))
+        quantiles = np.quantile((clipped - mean) / deviation, (np.arange(K) + 0.5) / K, axis=0).T
+        for column, values in enumerate(map(np.unique, quantiles)):
+            thresholds[column, : len(values)] = values
+            gaps = np.gradient(values) if len(values) > 1 else np.ones(len(values))
+            widths[column, : len(values)] = np.maximum(gaps, _NARROWEST)
+        return cls(center * scale, width * scale, mean, deviation, thresholds, widths)
 
     def __call__(self, x: Any) -> Any:
-        """Return clipped columns of x [N, d], an array or a tensor."""
+        """Return columns and steps [N, d + d K] of x [N, d], an array or a tensor."""
         xp = operations(x)
-        center, width = self if xp is np else (ops.cast(part, x.dtype) for part in self)
-        z = xp.clip((x - center) / width, -_FARTHEST, _FARTHEST)
-        return z / xp.sqrt(1.0 + (z / _BOUND) ** 2)
+        steps = self if xp is np else SmoothSteps(*(ops.cast(part, x.dtype) for part in self))
+        z = (_clipped(x, steps.center, steps.width) - steps.mean) / steps.deviation
+        distances = (z[:, :, None] - steps.thresholds) / xp.maximum(steps.step_widths, _NARROWEST)
+        stepped = xp.tanh(distances) * xp.sqrt(steps.step_widths)
+        return xp.concatenate([z, xp.reshape(stepped, (-1, self.thresholds.size))], axis=1)
+
+
+def _clipped(x: Any, center: Any, width: Any) -> Any:
+    xp = operations(x)
+    z = xp.clip((x - center) / width, -_FARTHEST, _FARTHEST)
+    return z / xp.sqrt(1.0 + (z / _BOUND) ** 2)
 
 
 class LabelPosterior(tf.Module):
@@ -80,40 +118,40 @@ class LabelPosterior(tf.Module):
     ----------
     head : ClosedFormHead
     readout : LeftOutSoftmax
-    clip : SmoothClip, optional
+    steps : SmoothSteps, optional
         Applied to features first. Default None: they are taken as they are.
     """
 
-    def __init__(self, head: ClosedFormHead, readout: LeftOutSoftmax, clip: SmoothClip | None = None) -> None:
+    def __init__(self, head: ClosedFormHead, readout: LeftOutSoftmax, steps: SmoothSteps | None = None) -> None:
         super().__init__()
-        self.head, self.readout, self.clip = head, readout, clip
+        self.head, self.readout, self.steps = head, readout, steps
 
     @classmethod
-    def unsolved(cls, num_classes: int, inducing: int, clip: SmoothClip | None) -> "LabelPosterior":
+    def unsolved(cls, num_classes: int, inducing: int, steps: SmoothSteps | None) -> "LabelPosterior":
         """Create a head without weights, and the readout of its scores."""
         head = ClosedFormHead(num_classes, inducing, dtype="float64")
-        return cls(head, LeftOutSoftmax(head.target.scores(num_classes), dtype="float64"), clip)
+        return cls(head, LeftOutSoftmax(head.target.scores(num_classes), dtype="float64"), steps)
 
-    def clipped(self, x: Any) -> Any:
+    def features(self, x: Any) -> Any:
         """Return the features that the head takes."""
-        return x if self.clip is None else self.clip(x)
+        return x if self.steps is None else self.steps(x)
 
-    def clipped_samples(self, samples: Samples) -> Samples:
+    def feature_samples(self, samples: Samples) -> Samples:
         """Return samples with these features."""
-        return samples.map(lambda x, *others: (self.clipped(np.asarray(x, np.float64)), *others))
+        return samples.map(lambda x, *others: (self.features(np.asarray(x, np.float64)), *others))
 
     def __call__(self, x: Any) -> dict[str, Any]:
         """Return latents of features x [N, d], in operations that can be exported."""
-        latent = self.head(self.clipped(tf.cast(x, precise_dtype())))
+        latent = self.head(self.features(tf.cast(x, precise_dtype())))
         return {name: tf.cast(part, precise_dtype()) for name, part in latent.items()}
 
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features X [N, d]."""
-        return self.head.predict(self.clipped(X))
+        return self.head.predict(self.features(X))
 
     def predict_means(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return their means [N, L] alone."""
-        return self.head.predict_means(self.clipped(X))
+        return self.head.predict_means(self.features(X))
 
     @property
     def kernel(self) -> dict[str, Any]:
@@ -127,32 +165,32 @@ class LabelPosterior(tf.Module):
     def extended(self, samples: Samples, inducing: int) -> "LabelPosterior":
         """Return a posterior with further rows, which are inducing if all rows are, up to ``inducing`` of them."""
         other = self.copied(max(self.head.inducing, min(self.head.regression.num_rows + samples.num_rows, inducing)))
-        other.head.partial_fit(self.clipped_samples(samples))
+        other.head.partial_fit(self.feature_samples(samples))
         return other
 
     def reduced(self, samples: Samples) -> "LabelPosterior":
         """Return a posterior without some of its rows."""
         other = self.copied(self.head.inducing)
-        other.head.forget(self.clipped_samples(samples))
+        other.head.forget(self.feature_samples(samples))
         return other
 
     def copied(self, inducing: int) -> "LabelPosterior":
         """Return a copy, with room for as many inducing rows."""
-        return LabelPosterior(self.head.with_inducing(inducing), self.readout, self.clip)
+        return LabelPosterior(self.head.with_inducing(inducing), self.readout, self.steps)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return the arrays from which ``from_state`` restores the posterior."""
         weights = {f"head_{weight.name}": np.asarray(weight) for weight in self.head.weights}
         readout = {f"readout_{weight.name}": np.asarray(weight) for weight in self.readout.weights}
-        clip = {} if self.clip is None else self.clip._asdict()
-        return {**weights, **readout, **clip, **self.head.state()}
+        steps = {} if self.steps is None else self.steps._asdict()
+        return {**weights, **readout, **steps, **self.head.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "LabelPosterior":
         """Restore the posterior from the arrays of ``state``."""
         (inducing, n), (d, _) = state["head_moments"].shape, state["head_points"].shape
-        clip = SmoothClip(state["center"], state["width"]) if "center" in state else None
-        posterior = cls.unsolved(n, inducing, clip)
+        steps = SmoothSteps(*(state[name] for name in SmoothSteps._fields)) if "center" in state else None
+        posterior = cls.unsolved(n, inducing, steps)
         head, readout = posterior.head, posterior.readout
         head.build((None, d))
         readout.build({"loc": (None, head.latent_dim)})
@@ -168,7 +206,7 @@ class LabelPosterior(tf.Module):
 
     def __setstate__(self, state: dict[str, NDArray[Any]]) -> None:
         other = self.from_state(state)
-        self.__init__(other.head, other.readout, other.clip)  # type: ignore[misc]
+        self.__init__(other.head, other.readout, other.steps)  # type: ignore[misc]
 
 
 @dataclass(eq=False)
@@ -180,7 +218,7 @@ class LabelProcess:
     inducing : int
         Inducing rows at most.
     scale_features : bool
-        Whether columns are clipped smoothly and standardized.
+        Whether columns are standardized, without far outliers, and get smooth steps.
     random_state : int
         Seed of all draws.
 
@@ -224,14 +262,13 @@ class LabelProcess:
         p : ndarray, shape [R, n]
             Class probabilities of the rows that were left out.
         """
-        clip = SmoothClip.of(samples.draw(ROWS, self.random_state).columns[0]) if self.scale_features else None
-        transformation: Transformation = "raw" if clip is None else "standardized"
-        posterior = LabelPosterior.unsolved(num_classes, min(self.inducing, samples.num_rows), clip)
+        steps = SmoothSteps.of(samples.draw(ROWS, self.random_state).columns[0]) if self.scale_features else None
+        posterior = LabelPosterior.unsolved(num_classes, min(self.inducing, samples.num_rows), steps)
         left_out = posterior.head.solve(
-            posterior.clipped_samples(samples),
+            posterior.feature_samples(samples),
             groups=groups,
             seed=self.random_state,
-            transformations=[transformation],
+            transformations=["raw"],
         )
         self.posterior_ = posterior
         return left_out, np.exp(posterior.readout.cross_fit(left_out))

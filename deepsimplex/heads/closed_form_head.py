@@ -27,6 +27,11 @@ from deepsimplex.targets import TARGETS, Target
 _PROJECTIONS, _TOLERANCE = 4, 1e-5
 # Largest absolute value of features, whose squares must be finite.
 _LARGEST = 1e150
+# Axes of weights that have an element for each inducing row.
+_ROW_AXES = {
+    **{"points": (1,), "squares": (0,), "loc_weights": (0,), "reduction": (0, 1), "reduction_sums": (0,)},
+    "moments": (0,),
+}
 # Signs and matrices C of ``LabelRegression.reduction_change``.
 _Changes = list[tuple[int, NDArray[np.float64]]]
 
@@ -417,7 +422,7 @@ class ClosedFormHead(Head):
             return last
         center, scale = np.asarray(self.center), np.asarray(self.feature_scale)
         kernel = FeatureKernel(numbers[:4], lengthscale, linear, root, unit, center, scale, 1.0)
-        points = np.asarray(self.points, np.float64)[:, :M].T
+        points = np.ascontiguousarray(np.asarray(self.points, np.float64)[:, :M].T)
         regression = kernels.LabelRegression(kernel, points, self.num_classes)
         gram = lapack.dtfttr(self.inducing, np.asarray(self.gram), uplo="L")[0]
         regression.gram, regression.moments = kernels.symmetric(gram[:M, :M]), moments.copy()
@@ -428,19 +433,11 @@ class ClosedFormHead(Head):
     def _set_weights(self, regression: kernels.LabelRegression, unit: float, changes: "_Changes | None" = None) -> None:
         """Set the weights; those of the variance anew, or by changes since they were set."""
         kernel, M = regression.kernel, len(regression.points)
-        rest = (0, self.inducing - M)  # rows without weight
-        self.points.assign(np.pad(regression.points.T, ((0, 0), rest)))
-        self.squares.assign(np.pad(np.sum(np.square(regression.points), axis=1), rest))
-        self.kernel_numbers.assign(
-            [
-                *kernel.coefficients,
-                *(kernel.lengthscale, kernel.linear / kernel.power, kernel.root, kernel.unit),
-                *(regression.noise, M, regression.num_rows),
-            ]
-        )
-        self.center.assign(kernel.center)
-        self.feature_scale.assign(kernel.scale)
-        self.loc_weights.assign(np.pad(regression.loc_weights(self._positions), (rest, (0, 0))))
+        numbers = [
+            *kernel.coefficients,
+            *(kernel.lengthscale, kernel.linear / kernel.power, kernel.root, kernel.unit),
+            *(regression.noise, M, regression.num_rows),
+        ]
         if changes is None:
             reduction = regression.reduction()
             sums = reduction.sum(axis=1)
@@ -450,11 +447,21 @@ class ClosedFormHead(Head):
                 sums += sign * (C @ C.sum(axis=0))
                 single = C.astype(np.float32)
                 reduction += sign * (single @ single.T)
-        self.reduction.assign(np.pad(reduction, (rest, rest)))
-        self.reduction_sums.assign(np.pad(sums, rest))
-        self.gram.assign(lapack.dtrttf(np.pad(regression.gram, (rest, rest)), uplo="L")[0])
-        self.moments.assign(np.pad(regression.moments, (rest, (0, 0))))
-        self.unit.assign(unit)
+        values = {
+            "points": regression.points.T,
+            "squares": np.sum(np.square(regression.points), axis=1),
+            "kernel_numbers": np.array(numbers),
+            "center": kernel.center,
+            "feature_scale": kernel.scale,
+            "loc_weights": regression.loc_weights(self._positions),
+            "reduction": reduction,
+            "reduction_sums": sums,
+            "unit": np.array(unit),
+            "gram": lapack.dtrttf(regression.gram, uplo="L")[0],
+            "moments": regression.moments,
+        }
+        for name, value in values.items():
+            getattr(self, name).assign(_with_rows(name, value, self.inducing))
         self.adapted, self._last = True, regression
 
     def predict(self, features: NDArray[np.float64]) -> LatentGaussian:
@@ -478,13 +485,19 @@ class ClosedFormHead(Head):
         self.signatures = np.asarray(state.get("signatures", self.signatures[:0]))
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the weights, ``adapted``, and what ``forget`` recognizes samples by."""
-        super().save_own_variables(store)
+        """Save the weights of inducing rows, ``adapted``, and what ``forget`` recognizes samples by."""
+        weights: dict[str, Any] = {}
+        super().save_own_variables(weights)
+        M = int(self.kernel_numbers[9]) if self.adapted else 1
+        for key, weight in weights.items():
+            store[key] = _with_rows(weight.name, np.asarray(weight), M)
         store["signatures"] = self.signatures
 
     def load_own_variables(self, store: Any) -> None:
         """Load the weights, ``adapted``, and what ``forget`` recognizes samples by."""
-        super().load_own_variables({name: store[name] for name in store.keys() if name != "signatures"})  # noqa: SIM118
+        names = (weight.name for weight in self.weights)
+        arrays = {str(key): _with_rows(name, store[str(key)], self.inducing) for key, name in enumerate(names)}
+        super().load_own_variables(arrays)
         self.signatures = np.asarray(store["signatures"])
 
     def call(self, features: Any) -> dict[str, Any]:
@@ -520,6 +533,19 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def _with_rows(name: str, value: Any, rows: int) -> Any:
+    """Cut a weight to its first inducing rows, or fill it up with rows without weight."""
+    if name == "gram":  # a triangle in rectangular full packed format
+        size = int((2 * len(value)) ** 0.5)
+        square = lapack.dtfttr(size, np.asarray(value), uplo="L")[0]
+        return lapack.dtrttf(_with_rows("reduction", square, rows), uplo="L")[0]
+    for axis in _ROW_AXES.get(name, ()):
+        value = np.take(value, np.arange(min(rows, value.shape[axis])), axis)
+        missing = np.zeros((*value.shape[:axis], rows - value.shape[axis], *value.shape[axis + 1 :]), value.dtype)
+        value = np.concatenate([value, missing], axis)
+    return value
 
 
 def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
