@@ -19,7 +19,7 @@ from tests.eager_steps import eagerly
 from tests.fresh_process import run
 from tests.quick_runs import without_pictures
 
-METHODS = ["temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"]
+METHODS = ["temperature", "bias_corrected_temperature", "matrix", "latent", "platt", "isotonic"]
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -81,6 +81,7 @@ def test_calibration_improves_overconfident_classifier(method, eager, data):
     [
         ("temperature", False),
         ("bias_corrected_temperature", True),
+        ("matrix", True),
         ("latent", False),
         ("platt", True),
         ("isotonic", True),
@@ -290,8 +291,8 @@ SAVED_WITH = {
     "process": ["temperature"],
     "dirichlet": ["latent"],
     "lvq": ["platt"],
-    "gmlvq": ["isotonic"],
-    "gplvq": ["bias_corrected_temperature"],
+    "gmlvq": ["isotonic", "auto", "venn_abers"],
+    "gplvq": ["vector"],
 }
 
 
@@ -339,7 +340,7 @@ def test_model_files_are_calibrated_in_another_process(served):
 def test_estimator_files_are_calibrated_in_another_process(served):
     place, expected = served
     tables = {key: p for key, (p, _) in expected.items() if key.startswith("tables")}
-    assert len(tables) == 6
+    assert len(tables) == 8
     for key, p in tables.items():
         np.testing.assert_allclose(np.load(place / f"model_{key}.npy"), p, rtol=1e-9, err_msg=key)
         outputs = np.load(place / f"served_{key}.npz")

@@ -35,8 +35,12 @@ FUNCTIONS = {
     if {"y", "assigned"} & inspect.signature(function).parameters.keys() and name != "decision_regions"
 }
 CALIBRATIONS = [
+    "AutomaticCalibration",
     "TemperatureScaling",
     "BiasCorrectedTemperature",
+    "MatrixScaling",
+    "VectorScaling",
+    "VennAbers",
     "PlattScaling",
     "IsotonicCalibration",
     "LatentScaling",

@@ -1,5 +1,7 @@
 """Prediction sets have the given coverage: fitted directly, in classifiers, files and exports."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ def draw(seed, samples, n=6):
     """Probabilities that are right, and labels drawn from them."""
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.full(n, 0.4), samples)
-    return p, np.array([rng.choice(n, p=row) for row in p])
+    return p, np.argmax(np.log(p) + rng.gumbel(size=p.shape), axis=1)
 
 
 @pytest.mark.parametrize("by_class", [False, True])
@@ -31,6 +33,65 @@ def test_coverage_on_exchangeable_samples(method, by_class):
             assert ds.evaluation.coverage_by_class(y[400:], sets).min() > 0.6
     # 20 draws of 400 held-out samples: a standard deviation of 0.005 about 0.8, and by class up to 1 / 60 more.
     assert 0.785 < np.mean(covered) < 0.835
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+def test_coverage_in_every_group(by_class):
+    """Probabilities of group "b" are overconfident: one threshold for all samples does not cover it."""
+    p, y = draw(0, 6000, n=3)
+    groups = np.where(np.arange(6000) % 3, "a", "b")
+    overconfident = p**10 / np.sum(p**10, axis=1, keepdims=True)
+    p = np.where(groups[:, None] == "b", overconfident, p)
+    held_out, new = slice(3000), slice(3000, None)
+    b = groups[new] == "b"
+    marginal = ConformalSets(0.8).fit(p[held_out], y[held_out]).predict(p[new])
+    assert ds.evaluation.coverage(y[new][b], marginal[b]) < 0.77
+    sets = ConformalSets(0.8, by_class=by_class).fit(p[held_out], y[held_out], groups=groups[held_out])
+    predicted = sets.predict(p[new], groups[new])
+    assert sets.thresholds_.shape == (2, 3 if by_class else 1)
+    for group in (b, ~b):
+        assert 0.77 < ds.evaluation.coverage(y[new][group], predicted[group]) < 0.84
+        if by_class:
+            assert ds.evaluation.coverage_by_class(y[new][group], predicted[group]).min() > 0.73
+    # The sets of a group are those of its samples alone.
+    part = groups[held_out] == "b"
+    alone = ConformalSets(0.8, by_class=by_class).fit(p[held_out][part], y[held_out][part])
+    np.testing.assert_array_equal(predicted[b], alone.predict(p[new][b]))
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(sets))
+    np.testing.assert_array_equal(again.predict(p[new], groups[new]), predicted)
+
+
+@pytest.mark.parametrize(
+    "groups", [[3, 2**60, 3], [True, False, True], ["a", "bc", "a"], np.array(["a", "b", "a"], "O")]
+)
+def test_groups_of_any_kind_survive_config_round_trip(groups):
+    p, y = draw(1, 150)
+    rows = np.arange(150) % 3
+    sets = ConformalSets(0.8).fit(p, y, groups=np.asarray(groups)[rows])
+    again = ConformalSets.from_config(json.loads(json.dumps(sets.get_config())))
+    expected = sets.predict(p, np.asarray(groups)[rows])
+    np.testing.assert_array_equal(again.predict(p, np.asarray(groups)[rows]), expected)
+
+
+def test_invalid_groups_raise():
+    p, y = draw(2, 60)
+    groups = np.arange(60) % 2
+    sets = ConformalSets(0.8).fit(p, y, groups=groups)
+    for given, message in [
+        (None, "groups must be given: every group, 0, 1, has a threshold"),
+        (groups[1:], r"groups must have a value for each row of p; found shape \(59,\)"),
+        (groups + 1, "groups must be those of the held-out samples, 0, 1; found 2"),
+        (groups.astype(str), "groups must be those of the held-out samples, 0, 1; found '0'"),
+        (np.where(groups, np.nan, 0.0), "groups must not be NaN; found NaN in row 1"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            sets.predict(p, given)
+    with pytest.raises(TypeError, match="groups must be names or numbers; found dtype object"):
+        ConformalSets().fit(p, y, groups=[None, "a"] * 30)
+    with pytest.raises(ValueError, match=r"at least 9 samples of group 'b' for coverage = 0\.9; found 1"):
+        ConformalSets().fit(p, y, groups=["a"] * 59 + ["b"])
+    with pytest.raises(ValueError, match="groups must be given in the fit, too"):
+        ConformalSets(0.8).fit(p, y).predict(p, groups)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -163,6 +224,19 @@ def test_model_files_and_exports_keep_sets(model, four, tmp_path):
     assert np.mean(served == sets) > 0.99  # scores are compared in single precision
 
 
+def test_model_predicts_sets_by_group(model, four, tmp_path):
+    (x, y), (x_test, _) = four
+    grouped = keras.models.clone_model(model)
+    grouped.set_weights(model.get_weights())
+    site, site_test = (np.where(np.arange(len(part)) % 2, "north", "south") for part in (x[150:], x_test))
+    sets = grouped.conformalize(x[150:], y[150:], 0.8, groups=site).predict_set(x_test, groups=site_test)
+    north = ConformalSets(0.8).fit(grouped.predict_proba(x[150:])[1::2], y[151::2])
+    np.testing.assert_array_equal(sets[1::2], north.predict(grouped.predict_proba(x_test)[1::2]))
+    with pytest.raises(ValueError, match="An export has no input of groups"):
+        grouped.export(tmp_path / "served")
+    assert not any(tmp_path.iterdir())
+
+
 def test_calibration_and_training_remove_sets(model, four):
     (x, y), _ = four
     copy = keras.models.clone_model(model)
@@ -206,5 +280,8 @@ def test_estimators_have_sets(name, tmp_path):
         np.testing.assert_array_equal(ds.load(tmp_path / "c.npz").predict_set(X[2::3]), sets)
     with pytest.warns(UserWarning, match="calibrate changes the probabilities"):
         classifier.calibrate(None)
-    classifier.conformalize(X[1::3], y[1::3]).fit(X[::3], y[::3])
+    groups = np.arange(len(X)) % 2
+    sets = classifier.conformalize(X[1::3], y[1::3], groups=groups[1::3]).predict_set(X[2::3], groups[2::3])
+    assert 0.75 < ds.evaluation.coverage(np.searchsorted(["a", "b", "c"], y[2::3]), sets) <= 1
+    classifier.fit(X[::3], y[::3])
     assert not hasattr(classifier, "prediction_sets_")

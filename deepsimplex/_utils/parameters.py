@@ -117,7 +117,7 @@ class Parameters:
 class Fitted:
     """Base class of objects that are fitted on held-out samples and keep fitted attributes in their configuration."""
 
-    # Names of the fitted attributes, which are numbers, arrays, or lists of arrays.
+    # Names of the fitted attributes, which are numbers, or arrays of numbers or names.
     fitted_attributes: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -142,7 +142,8 @@ class Fitted:
         made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
         for name in cls.fitted_attributes:
             if name in config:
-                setattr(made, name, _from_plain(config[name]))
+                value = config[name]
+                setattr(made, name, np.array(value) if isinstance(value, list | tuple) else value)
         return made
 
     def __repr__(self) -> str:
@@ -151,12 +152,4 @@ class Fitted:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _from_plain(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        return value
-    return [_from_plain(item) for item in value] if isinstance(value[0], list | tuple) else np.array(value, np.float64)

@@ -18,6 +18,8 @@ ROUNDING = 1e-6
 
 MOST_CLASSES = 2**20
 """Largest number of classes: higher labels are likely a mistake, and arrays get a column for every class."""
+# What NumPy and pandas write for missing values.
+_MISSING = ("None", "nan", "<NA>", "NaT")
 
 
 def _shown(value: Any) -> str:
@@ -439,4 +441,26 @@ def check_finite_rows(array: NDArray[Any], name: str, dtype: DTypeLike) -> NDArr
             f"{name} must be finite in {dtype}; found NaN or infinity in {len(wrong)} of {len(array)} samples, the "
             f"first at index {wrong[0]}. Remove or repair these samples"
         )
+    return array
+
+
+def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
+    """Return groups as an array [N]; raise an error for another number than rows, None of streams."""
+    array = np.asarray(groups)
+    if array.shape != (num_rows,):
+        raise ValueError(f"groups must have a value for each {each}; found shape {array.shape}")
+    # Of a list of numbers and text NumPy makes text.
+    values = array if hasattr(groups, "dtype") or array.dtype.kind != "U" else np.asarray(groups, dtype=object)
+    is_object = values.dtype.kind == "O"
+    is_missing = (
+        [str(value) in _MISSING and not isinstance(value, str) for value in values] if is_object else values != values
+    )
+    if missing := np.flatnonzero(is_missing).tolist():
+        raise ValueError(
+            f"groups must not be missing; found {values[missing[0]]} in row {missing[0]}. Samples alone are groups, too"
+        )
+    if is_object:  # text and numbers cannot be sorted
+        kinds = {isinstance(value, str): value for value in values}
+        if len(kinds) > 1:
+            raise TypeError(f"groups must be all text or all numbers; found {kinds[True]!r} and {kinds[False]!r}")
     return array

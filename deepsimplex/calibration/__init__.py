@@ -6,21 +6,25 @@ classifier. They can also be used alone, with the outputs of any other classifie
 """
 
 from deepsimplex.calibration.after_training import CALIBRATIONS, DENSITIES
-from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
+from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
 from deepsimplex.calibration.conformal_sets import ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
+from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
+from deepsimplex.calibration.risk_control import RiskControl
 from deepsimplex.calibration.temperature import TemperatureScaling
 from deepsimplex.calibration.unknown_score import UnknownScore
+from deepsimplex.calibration.venn_abers import VennAbers
 
 __all__ = [
     "CALIBRATIONS",
     "DENSITIES",
+    "AutomaticCalibration",
     "BiasCorrectedTemperature",
     "Calibration",
     "ConformalSets",
@@ -28,10 +32,14 @@ __all__ = [
     "GaussianDensity",
     "IsotonicCalibration",
     "LatentScaling",
+    "MatrixScaling",
     "NeighborDistance",
     "PlattScaling",
     "ProbabilityCalibration",
     "RelativeMahalanobis",
+    "RiskControl",
     "TemperatureScaling",
     "UnknownScore",
+    "VectorScaling",
+    "VennAbers",
 ]

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.registry import Registry
-from deepsimplex.calibration.bias_corrected_temperature import BiasCorrectedTemperature
+from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
+from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
+from deepsimplex.calibration.venn_abers import VennAbers
 
 CALIBRATIONS: Registry[Calibration] = Registry(
     "method",
@@ -29,9 +31,13 @@ CALIBRATIONS: Registry[Calibration] = Registry(
     {
         "temperature": TemperatureScaling,
         "bias_corrected_temperature": BiasCorrectedTemperature,
+        "vector": VectorScaling,
+        "matrix": MatrixScaling,
         "latent": LatentScaling,
         "platt": PlattScaling,
         "isotonic": IsotonicCalibration,
+        "venn_abers": VennAbers,
+        "auto": AutomaticCalibration,
     },
 )
 
@@ -133,6 +139,7 @@ class FittedComponents:
         method: ConformalMethod = "lac",
         by_class: bool = False,
         *,
+        groups: Any = None,
         seed: int = 0,
         **options: Any,
     ) -> Self:
@@ -141,7 +148,7 @@ class FittedComponents:
         if not _removes(x, y, "conformalize"):
             sets = ConformalSets(coverage, method, by_class, seed=seed)
             x, labels, _ = self.classifier._labeled_arrays(x, y, None)
-            sets.fit(self.classifier.predict_proba(x, **options), labels)
+            sets.fit(self.classifier.predict_proba(x, **options), labels, groups=groups)
         self.prediction_sets = sets
         return self
 
@@ -154,11 +161,11 @@ class FittedComponents:
             setattr(self, name, None)
         return bool(fitted)
 
-    def predict_set(self, x: Any, **options: Any) -> NDArray[np.bool_]:
+    def predict_set(self, x: Any, groups: Any = None, **options: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each sample, bool [N, n]."""
         if self.prediction_sets is None:
             raise ValueError("predict_set needs conformalize with held-out samples first")
-        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options))
+        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options), groups)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
         """Return the share of training samples that are less typical than each sample, [N]."""

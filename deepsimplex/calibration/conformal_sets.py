@@ -14,6 +14,7 @@ from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import (
     check_choice,
     check_flag,
+    check_groups,
     check_labels_and_probabilities,
     check_number,
     check_probabilities,
@@ -53,14 +54,17 @@ class ConformalSets(Fitted):
 
     Attributes
     ----------
-    thresholds_ : ndarray, shape [1] or [n]
-        Largest scores in the sets; one for each class with ``by_class``.
+    thresholds_ : ndarray, shape [1] or [n]; [G, 1] or [G, n] with groups
+        Largest scores in the sets; one for each class with ``by_class``, and for each group.
+    groups_ : ndarray, shape [G]
+        Names or numbers of the groups; empty without them.
 
     Raises
     ------
     ValueError
         For a coverage outside of (0, 1) or another method; by ``fit`` for fewer samples than coverage / (1 - coverage),
-        of every class with ``by_class``.
+        of every class with ``by_class``, of every group, and of every class in every group with both; by ``predict``
+        for a group that ``fit`` had no samples of, about which nothing can be guaranteed.
 
     Notes
     -----
@@ -75,6 +79,9 @@ class ConformalSets(Fitted):
     each: their scores are tied, and coverage may exceed the upper bound, by as much as the ties' share. With all
     probabilities 1 / n "lac" holds every class.
 
+    Classes and groups are the categories of Mondrian conformal prediction (Vovk et al. 2005, sec. 4.5): the guarantee
+    holds in each, at the cost of a threshold from fewer samples.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -88,8 +95,9 @@ class ConformalSets(Fitted):
     True
     """
 
-    fitted_attributes = ("thresholds_",)
+    fitted_attributes = ("thresholds_", "groups_")
     thresholds_: NDArray[np.float64]
+    groups_: NDArray[Any]
 
     def __init__(
         self,
@@ -107,39 +115,51 @@ class ConformalSets(Fitted):
         self.free_classes = check_whole(free_classes, "free_classes", 0)
         self.seed = check_whole(seed, "seed", 0)
 
-    def fit(self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> "ConformalSets":
+    def fit(
+        self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None, groups: ArrayLike | None = None
+    ) -> "ConformalSets":
         """Fit the thresholds to class probabilities [N, n] of held-out samples and their labels [N].
 
         The samples must not have been used to train, nor to calibrate, the classifier. Labels are numbers 0..n-1, or
-        names that ``classes`` holds, the name of each column of ``p``.
+        names that ``classes`` holds, the name of each column of ``p``. With ``groups`` [N], names or numbers (sites,
+        devices, sexes), the guarantee holds for the samples of every group, and ``predict`` needs them too.
         """
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
         scores = self._scores(tf.constant(probabilities, tf.float64)).numpy()
         true_class_scores = scores[np.arange(len(labels)), labels]
-        groups = {"": true_class_scores}
+        values = None if groups is None else _group_values(groups, len(labels))
+        categories = {"": np.ones(len(labels), bool)}
         if self.by_class:
-            groups = {f" of class {k}": true_class_scores[labels == k] for k in range(probabilities.shape[1])}
-        self.thresholds_ = np.array([self._threshold(group, name) for name, group in groups.items()])
+            categories = {f" of class {k}": labels == k for k in range(probabilities.shape[1])}
+        unique: NDArray[Any] = np.array([]) if values is None else np.unique(values)
+        parts = {f" of group {group!r}": values == group for group in unique.tolist()} or {"": np.array(True)}
+        thresholds = [
+            [self._threshold(true_class_scores[part & category], of + name) for name, category in categories.items()]
+            for of, part in parts.items()
+        ]
+        self.thresholds_, self.groups_ = np.array(thresholds if len(unique) else thresholds[0]), unique
         return self
 
-    def _threshold(self, scores: NDArray[np.float64], group: str) -> float:
-        """Return the threshold of scores [m]; ``group`` names their class in the message."""
+    def _threshold(self, scores: NDArray[np.float64], category: str) -> float:
+        """Return the threshold of scores [m]; ``category`` names their group and class in the message."""
         m = len(scores)
         smallest = math.ceil((m + 1) * self.coverage - 1e-9)  # 0.9 * 10 is 9, not 10
         if smallest > m:
             raise ValueError(
-                f"y must hold at least {least_samples(self.coverage)} samples{group} for coverage = {self.coverage:g}; "
-                f"found {m}. Hold out more, or lower the coverage"
+                f"y must hold at least {least_samples(self.coverage)} samples{category} for coverage = "
+                f"{self.coverage:g}; found {m}. Hold out more, or lower the coverage"
             )
         return float(np.partition(scores, smallest - 1)[smallest - 1])
 
-    def predict(self, p: Any) -> Any:
+    def predict(self, p: Any, groups: ArrayLike | None = None) -> Any:
         """Return the sets of class probabilities.
 
         Parameters
         ----------
         p : array_like or tensor, shape [N, n]
             Arrays are checked; tensors are not, and may be symbolic.
+        groups : array_like, shape [N], optional
+            The group of every row, among those of ``fit``, if that had groups.
 
         Returns
         -------
@@ -149,13 +169,33 @@ class ConformalSets(Fitted):
         """
         self._check_fitted()
         if not is_tensor(p):
-            return self.predict(tf.constant(check_probabilities(p))).numpy()
-        if self.by_class and p.shape[1] != len(self.thresholds_):
-            raise ValueError(f"p must have shape [N, {len(self.thresholds_)}], as in fit; found {tuple(p.shape)}")
+            return self.predict(tf.constant(check_probabilities(p)), groups).numpy()
+        n = self.thresholds_.shape[-1]
+        if self.by_class and p.shape[1] != n:
+            raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")
+        thresholds = self._thresholds_of(groups, p.shape[0])
         dtype = precise_dtype()
         # Round-off of probabilities in single precision must not leave out the sample that made the threshold.
         slack = 4.0 * float(np.finfo(p.dtype.as_numpy_dtype).eps)
-        return self._scores(tf.cast(p, dtype)) <= tf.constant(self.thresholds_ + slack, dtype)
+        return self._scores(tf.cast(p, dtype)) <= tf.constant(thresholds + slack, dtype)
+
+    def _thresholds_of(self, groups: ArrayLike | None, rows: int) -> NDArray[np.float64]:
+        """Return the thresholds of every row, [N, 1] or [N, n], or without groups those of all, [1] or [n]."""
+        known = {group: i for i, group in enumerate(self.groups_.tolist())}
+        names = ", ".join(map(repr, known))
+        if groups is None and known:
+            raise ValueError(
+                f"groups must be given: every group, {names}, has a threshold. An export has no input of groups, and "
+                "needs sets that conformalize has fitted without them"
+            )
+        if groups is None:
+            return self.thresholds_
+        if not known:
+            raise ValueError("groups must be given in the fit, too: the sets have one threshold for all of them")
+        values = _group_values(groups, rows).tolist()
+        if unknown := next((repr(value) for value in values if value not in known), None):
+            raise ValueError(f"groups must be those of the held-out samples, {names}; found {unknown}")
+        return self.thresholds_[[known[value] for value in values]]
 
     def _scores(self, p: Any) -> Any:
         """Compute nonconformity scores [N, n] of all classes."""
@@ -174,6 +214,16 @@ class ConformalSets(Fitted):
         weights = np.random.default_rng(self.seed).uniform(1e3, 1e4, p.shape[-1])
         total = tf.linalg.matvec(p, tf.constant(weights, p.dtype))[:, tf.newaxis]
         return total - tf.floor(total)
+
+
+def _group_values(groups: ArrayLike, rows: int) -> NDArray[Any]:
+    """Return groups [N] as an array of numbers or of text."""
+    values = check_groups(groups, rows, "row of p")
+    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values):
+        values = values.astype(str)
+    if values.dtype.kind not in "biufU":
+        raise TypeError(f"groups must be names or numbers; found dtype {values.dtype}")
+    return values
 
 
 def least_samples(coverage: float) -> int:

@@ -20,9 +20,9 @@ class IsotonicCalibration(ProbabilityCalibration):
 
     Attributes
     ----------
-    inputs_, outputs_ : list of ndarray
+    inputs_, outputs_ : ndarray, shape [n, K], or [1, K] for two classes
         Nodes of the curve of each class; for two classes, of the second only. A curve is constant beyond the first
-        and the last input.
+        and the last input; one of fewer nodes repeats its last.
 
     Raises
     ------
@@ -45,8 +45,8 @@ class IsotonicCalibration(ProbabilityCalibration):
     """
 
     fitted_attributes = ("inputs_", "outputs_")
-    inputs_: list[NDArray[np.float64]]
-    outputs_: list[NDArray[np.float64]]
+    inputs_: NDArray[np.float64]
+    outputs_: NDArray[np.float64]
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
         from sklearn.isotonic import IsotonicRegression
@@ -55,14 +55,14 @@ class IsotonicCalibration(ProbabilityCalibration):
         check_all_classes(y, n, "IsotonicCalibration")
         classes = [1] if n == 2 else range(n)
         curves = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
-        self.inputs_ = [np.asarray(curve.X_thresholds_, np.float64) for curve in curves]
-        self.outputs_ = [np.asarray(curve.y_thresholds_, np.float64) for curve in curves]
+        self.inputs_ = _table([curve.X_thresholds_ for curve in curves])
+        self.outputs_ = _table([curve.y_thresholds_ for curve in curves])
 
     def _transform(self, p: Any, floor: float) -> Any:
         n = p.shape[1]
         check_columns(p, len(self.inputs_))
         columns = p[:, 1:] if n == 2 else p
-        mapped = tf.transpose(_interpolated(tf.transpose(columns), _table(self.inputs_), _table(self.outputs_)))
+        mapped = tf.transpose(_interpolated(tf.transpose(columns), self.inputs_, self.outputs_))
         if n == 2:
             return tf.concat([1.0 - mapped, mapped], axis=1)
         total = tf.reduce_sum(mapped, axis=1, keepdims=True)
@@ -72,7 +72,7 @@ class IsotonicCalibration(ProbabilityCalibration):
 def _table(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return curves as rows of equal length, at least two, by repeating the last point."""
     longest = max([2, *map(len, curves)])
-    return np.stack([np.pad(curve, (0, longest - len(curve)), mode="edge") for curve in curves])
+    return np.stack([np.pad(np.asarray(curve, np.float64), (0, longest - len(curve)), mode="edge") for curve in curves])
 
 
 def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:

@@ -55,10 +55,11 @@ class CalibratedNetwork(SimplexNetwork):
             memory. None removes the calibration.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"}, dict or Calibration
-            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
-            that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the classes. "latent"
-            scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
+        method : str, dict or Calibration
+            One of ``deepsimplex.calibration.CALIBRATIONS``; a dict holds a "name" and arguments. Default "temperature",
+            one number that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the
+            classes; "vector", "matrix", "platt" and "isotonic" have numbers for every class. "latent" scales the latent
+            Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.
@@ -102,6 +103,7 @@ class CalibratedNetwork(SimplexNetwork):
         method: ConformalMethod = "lac",
         by_class: bool = False,
         *,
+        groups: Any = None,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -120,6 +122,9 @@ class CalibratedNetwork(SimplexNetwork):
             fitted to ``predict_proba``. Default "lac", the smallest sets on average.
         by_class : bool
             Whether the coverage holds for every class. Default False: for all samples together.
+        groups : array, shape [N], optional
+            A name or number of the group of each sample (a site, a device), for the coverage to hold in every group;
+            ``predict_set`` needs those of its samples then, and exports are refused. Default None: no groups.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -146,13 +151,18 @@ class CalibratedNetwork(SimplexNetwork):
         >>> bool(ds.evaluation.coverage(y_test, sets) > 0.8)
         True
         """
-        options: Any = {"seed": self.seed, "batch_size": batch_size, "verbose": verbose}
+        options: Any = {"groups": groups, "seed": self.seed, "batch_size": batch_size, "verbose": verbose}
         self.after_training.conformalize(x, y, coverage, method, by_class, **options)
         return self
 
-    def predict_set(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
-        """Return whether each class is in the set of each sample, bool [N, n], after ``conformalize``."""
-        return self.after_training.predict_set(x, batch_size=batch_size, verbose=verbose)
+    def predict_set(
+        self, x: Any, batch_size: int | None = None, verbose: str | int = 0, *, groups: Any = None
+    ) -> np.ndarray:
+        """Return whether each class is in the set of each sample, bool [N, n], after ``conformalize``.
+
+        Sets that were fitted with groups need the ``groups`` [N] of these samples.
+        """
+        return self.after_training.predict_set(x, groups, batch_size=batch_size, verbose=verbose)
 
     def fit_density(
         self,

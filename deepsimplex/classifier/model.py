@@ -16,7 +16,7 @@ from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
-from deepsimplex._utils.validation import check_number, check_sample_weight, check_whole
+from deepsimplex._utils.validation import check_groups, check_number, check_sample_weight, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
@@ -38,7 +38,6 @@ from deepsimplex.classifier.several_workers import (
 )
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
-from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss

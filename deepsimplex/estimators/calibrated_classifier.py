@@ -160,9 +160,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of samples that were not used in ``fit``. None removes the calibration.
         y : array_like, shape [N] or [N, n]
             Labels as named in ``classes_``, or one-hot, in its order.
-        method : {"temperature", "bias_corrected_temperature", "latent", "platt", "isotonic"} or Calibration
-            See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
-            classifiers that have them. A calibration that is given is copied.
+        method : str or Calibration
+            One of ``deepsimplex.calibration.CALIBRATIONS``: "temperature", the default, "bias_corrected_temperature",
+            "vector", "matrix", "platt", "isotonic", and "latent", which scales the latent Gaussians, for classifiers
+            that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
             Weights of the held-out samples.
 
@@ -188,6 +189,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         method: ConformalMethod = "lac",
         by_class: bool = False,
         random_state: RandomState = 0,
+        *,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fit conformal prediction sets, which contain the true class with a given coverage, to held-out samples.
 
@@ -205,6 +208,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Whether the coverage holds for every class. Default False: for all samples together.
         random_state : int, numpy.random.RandomState or None
             Seed of "aps" and "raps". Default 0.
+        groups : array_like, shape [N], optional
+            A name or number of the group of each row (a site, a device), for the coverage to hold in every group;
+            ``predict_set`` needs those of its rows then. Default None: no groups.
 
         Returns
         -------
@@ -219,11 +225,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             stays as it was.
         """
         seed = seed_of(random_state)
-        return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, seed=seed))
+        return self._store(
+            self._after_training.conformalize(X, y, coverage, method, by_class, groups=groups, seed=seed)
+        )
 
-    def predict_set(self, X: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether each class is in the set of each row, bool [N, n], columns as ``classes_``."""
-        return self._after_training.predict_set(X)
+    def predict_set(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.bool_]:
+        """Return whether each class is in the set of each row, bool [N, n], columns as ``classes_``.
+
+        Sets that were fitted with groups need the ``groups`` [N] of these rows.
+        """
+        return self._after_training.predict_set(X, groups)
 
     def fit_density(
         self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"

@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import constructor_parameters
-from deepsimplex._utils.validation import check_choice, check_flag, check_sample_weight, check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_groups, check_sample_weight, check_whole
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
 from deepsimplex.estimators.checked_data import checked_labels, readable_rows, training_samples
 from deepsimplex.estimators.label_process import INDUCING, LabelPosterior, LabelProcess
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
-from deepsimplex.heads.closed_form_head import check_groups
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import Readout
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream

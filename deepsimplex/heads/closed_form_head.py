@@ -12,7 +12,7 @@ from scipy.linalg import lapack
 from deepsimplex import kernels
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
-from deepsimplex._utils.validation import check_labels, check_number, check_whole
+from deepsimplex._utils.validation import check_groups, check_labels, check_number, check_whole
 from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import FeatureKernel, squared_distances
@@ -27,8 +27,6 @@ from deepsimplex.targets import TARGETS, Target
 _PROJECTIONS, _TOLERANCE = 4, 1e-5
 # Largest absolute value of features, whose squares must be finite.
 _LARGEST = 1e150
-# What NumPy and pandas write for missing values.
-_MISSING = ("None", "nan", "<NA>", "NaT")
 # Axes of weights that have an element for each inducing row.
 _ROW_AXES = {
     **{"points": (1,), "squares": (0,), "loc_weights": (0,), "reduction": (0, 1), "reduction_sums": (0,)},
@@ -553,28 +551,6 @@ def _with_rows(name: str, value: Any, rows: int) -> Any:
 def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
     """Check labeled samples, unless they are ``Samples`` already."""
     return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
-
-
-def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
-    """Return groups as an array [N]; raise an error for another number than rows, None of streams."""
-    array = np.asarray(groups)
-    if array.shape != (num_rows,):
-        raise ValueError(f"groups must have a value for each {each}; found shape {array.shape}")
-    # Of a list of numbers and text NumPy makes text.
-    values = array if hasattr(groups, "dtype") or array.dtype.kind != "U" else np.asarray(groups, dtype=object)
-    is_object = values.dtype.kind == "O"
-    is_missing = (
-        [str(value) in _MISSING and not isinstance(value, str) for value in values] if is_object else values != values
-    )
-    if missing := np.flatnonzero(is_missing).tolist():
-        raise ValueError(
-            f"groups must not be missing; found {values[missing[0]]} in row {missing[0]}. Samples alone are groups, too"
-        )
-    if is_object:  # text and numbers cannot be sorted
-        kinds = {isinstance(value, str): value for value in values}
-        if len(kinds) > 1:
-            raise TypeError(f"groups must be all text or all numbers; found {kinds[True]!r} and {kinds[False]!r}")
-    return array
 
 
 def _change(

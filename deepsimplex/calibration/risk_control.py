@@ -1,0 +1,243 @@
+"""Risk control: the threshold of probability that decides most, while errors stay below a bound with confidence."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.parameters import Fitted
+from deepsimplex._utils.validation import (
+    check_array,
+    check_choice,
+    check_labels_and_probabilities,
+    check_number,
+    check_probabilities,
+    check_whole,
+)
+
+Risk = Literal["selective_error", "miscoverage", "false_negative_rate"]
+Method = Literal["learn_then_test", "conformal"]
+Loss = Callable[[NDArray[Any], NDArray[np.int64], float], ArrayLike]
+
+# Probabilities that are tried as thresholds, in equal steps of their log-odds, after 0, which decides for everything.
+_GRID = np.append(0.0, 1.0 / (1.0 + np.exp(-np.linspace(-12.0, 12.0, 241))))
+# Of "selective_error": one held-out sample in so many only tells where tests begin, the safest threshold with an
+# expected p-value of this part of delta, or the lowest.
+_PILOT, _PART = 10, 0.001
+
+
+class RiskControl(Fitted):
+    """Threshold of probability with the most decisions among those whose risk is below a bound, with confidence.
+
+    The guarantee requires nothing of the classifier: only that held-out and new samples are drawn independently from
+    one source. Over draws of the held-out samples, the risk on new ones is at most ``bound`` with probability at least
+    1 - ``delta``.
+
+    Parameters
+    ----------
+    bound : float
+        Largest risk allowed, between 0 and 1.
+    risk : {"selective_error", "miscoverage", "false_negative_rate"} or callable
+        "selective_error", the default: the error rate among accepted samples, whose largest probability reaches the
+        threshold; the others are left to a person. "miscoverage": the share of samples whose true class is not in the
+        set of the classes that reach the threshold. "false_negative_rate": the share of the samples of class
+        ``positive`` whose probability of it does not reach the threshold.
+        A callable takes p [N, n], y [N] and a threshold, and returns losses [N] in [0, 1]: a cost, divided by the
+        largest. NaN is a sample that does not count at this threshold, as one that is not accepted.
+    delta : float
+        Probability that the guarantee fails, between 0 and 1. Default 0.1. Without effect on "conformal".
+    method : {"learn_then_test", "conformal"}
+        "learn_then_test", the default: with confidence. "conformal": the mean risk over draws of the held-out samples
+        is at most ``bound``, for losses of every sample that do not fall along the thresholds, which "selective_error"
+        does not have; needs fewer samples.
+    thresholds : array_like, optional
+        In the order of risk, safest first; a callable needs them. Default None: 242 from 0 to nearly 1, for
+        "selective_error" from nearly 1 to 0.
+    positive : int
+        Class number for "false_negative_rate". Default 1.
+
+    Attributes
+    ----------
+    threshold_ : float
+    risk_ : float
+        Risk at the threshold on the held-out samples; lower than ``bound``.
+
+    Raises
+    ------
+    ValueError
+        For bounds outside of (0, 1); by ``fit``, if no threshold is safe, and for losses outside of [0, 1].
+
+    Notes
+    -----
+    Angelopoulos, Bates, Candès, Jordan, Lei: *Learn then Test: Calibrating Predictive Algorithms to Achieve Risk
+    Control*, 2021. Each threshold has a p-value of the hypothesis that its risk is above the bound: that of the
+    binomial distribution for the three risks by name, whose losses are 0 or 1, and Hoeffding and Bentkus' for others.
+    Thresholds pass in their order as long as p-values are at most ``delta``, and the last that passes is taken. The
+    safest thresholds of "selective_error" accept too few samples to pass: tests begin where they are expected to pass
+    by the probabilities of every tenth sample, which the tests leave out.
+
+    Angelopoulos, Bates, Fisch, Lei, Schuster: *Conformal Risk Control*, 2024: the last threshold with
+    (m risk + 1) / (m + 1) <= bound, for m samples.
+
+    Examples
+    --------
+    Which samples may be decided without a person, if one decision in twenty may be wrong:
+
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.dirichlet(np.full(3, 0.3), 4000)
+    >>> y = np.argmax(np.log(p) + rng.gumbel(size=p.shape), axis=1)
+    >>> control = RiskControl(0.05).fit(p[:2000], y[:2000])
+    >>> accepted = control.predict(p[2000:])
+    >>> error = np.mean(p[2000:].argmax(axis=1)[accepted] != y[2000:][accepted])
+    >>> bool(error <= 0.05), bool(accepted.mean() > 0.3)
+    (True, True)
+    """
+
+    fitted_attributes = ("threshold_", "risk_")
+    threshold_: float
+    risk_: float
+
+    def __init__(
+        self,
+        bound: float,
+        risk: Risk | Loss = "selective_error",
+        delta: float = 0.1,
+        method: Method = "learn_then_test",
+        thresholds: ArrayLike | None = None,
+        positive: int = 1,
+    ) -> None:
+        self.bound = check_number(bound, "bound", 0, below=1)
+        self.risk = risk if callable(risk) else check_choice(risk, "risk", get_args(Risk), "a callable or one of")
+        self.delta = check_number(delta, "delta", 0, below=1)
+        self.method = check_choice(method, "method", get_args(Method))
+        if method == "conformal" and risk == "selective_error":
+            raise ValueError(
+                "method must be 'learn_then_test' for risk='selective_error', which may fall along the thresholds; "
+                "found 'conformal'"
+            )
+        if thresholds is None and callable(risk):
+            raise ValueError("thresholds must be given, safest first, for a risk that is a callable")
+        self.thresholds = None if thresholds is None else check_array(thresholds, "thresholds", "[T]", least=1)
+        self.positive = check_whole(positive, "positive", 0)
+
+    def fit(self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> Self:
+        """Fit the threshold to class probabilities [N, n] of held-out samples and their labels [N].
+
+        The samples must not have been used to train, nor to calibrate, the classifier. Labels are numbers 0..n-1, or
+        names that ``classes`` holds, the name of each column of ``p``.
+        """
+        labels, probabilities = check_labels_and_probabilities(y, p, classes)
+        thresholds = self.thresholds
+        if thresholds is None:
+            thresholds = _GRID[::-1] if self.risk == "selective_error" else _GRID
+        if self.risk == "selective_error":
+            pilot = np.arange(len(labels)) % _PILOT == 0
+            thresholds = thresholds[self._start(probabilities[pilot], thresholds, int(np.sum(~pilot))) :]
+            probabilities, labels = probabilities[~pilot], labels[~pilot]
+        losses = self._losses(probabilities, labels, thresholds)
+        if np.any((losses < 0) | (losses > 1)):
+            worst = losses[(losses < 0) | (losses > 1)][0]
+            raise ValueError(f"risk must return losses in [0, 1]; found {worst:g}. Divide costs by the largest")
+        counted = ~np.isnan(losses)
+        m, total = counted.sum(axis=1), np.nansum(losses, axis=1)
+        risks = np.divide(total, m, out=np.ones(len(m)), where=m > 0)
+        if self.method == "conformal":
+            if np.any(counted != counted[0]) or np.any(np.diff(losses[:, counted[0]], axis=0) < 0):
+                raise ValueError("risk must have losses that do not fall along the thresholds for method='conformal'")
+            safe = (total + 1.0) / (m + 1.0) <= self.bound
+        else:
+            p_values = p_values_of_risk(risks, m, self.bound, binary=not callable(self.risk))
+            safe = np.cumprod(p_values <= self.delta).astype(bool)
+        if not safe.any():
+            raise ValueError(
+                f"no threshold is safe for bound = {self.bound:g}: the risk at the safest, {thresholds[0]:.3g}, is "
+                f"{risks[0]:.3g} for the {m[0]} held-out samples that count there. Hold out more, or allow "
+                "a higher bound"
+            )
+        last = int(np.flatnonzero(safe)[-1])
+        self.threshold_, self.risk_ = float(thresholds[last]), float(risks[last])
+        return self
+
+    def _start(self, pilot: NDArray[Any], thresholds: NDArray[np.float64], samples: int) -> int:
+        """Return the first threshold that ``samples`` are expected to pass, by probabilities ``pilot`` [M, n]."""
+        confidence = pilot.max(axis=1)
+        accepted = confidence >= thresholds[:, np.newaxis]
+        share, error = accepted.mean(axis=1), (accepted * (1.0 - confidence)).mean(axis=1)
+        m = np.floor(samples * share).astype(int)
+        risks = np.divide(error, share, out=np.ones(len(share)), where=share > 0)
+        expected = p_values_of_risk(risks, m, self.bound, binary=True)
+        return int(np.argmax(expected <= max(expected.min(), _PART * self.delta)))
+
+    def _losses(self, p: NDArray[Any], y: NDArray[np.int64], thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the losses [T, N] at all thresholds, NaN for samples that do not count."""
+        if callable(self.risk):
+            losses = [self.risk(p, y, float(threshold)) for threshold in thresholds]
+            return np.stack([check_array(each, "losses of risk", "[N]", rows=len(y), finite=False) for each in losses])
+        if self.risk == "selective_error":
+            decided = p.max(axis=1) >= thresholds[:, np.newaxis]
+            return np.where(decided, np.argmax(p, axis=1) != y, np.nan)
+        if self.risk == "miscoverage":
+            return np.where(p[np.arange(len(y)), y] >= thresholds[:, np.newaxis], 0.0, 1.0)
+        if self.positive >= p.shape[1]:
+            raise ValueError(f"positive must be a class of p, below {p.shape[1]}; found {self.positive}")
+        missed = p[:, self.positive] < thresholds[:, np.newaxis]
+        return np.where(y == self.positive, missed, np.nan)
+
+    def predict(self, p: ArrayLike) -> NDArray[np.bool_]:
+        """Return the decisions for class probabilities [N, n] at the fitted threshold.
+
+        Returns
+        -------
+        ndarray of bool
+            Of "selective_error" [N], whether each sample is accepted; of "miscoverage" [N, n], whether each class is in
+            the set; of "false_negative_rate" [N], whether each sample counts as positive.
+
+        Raises
+        ------
+        ValueError
+            For a risk that is a callable: compare with ``threshold_`` as it does.
+        """
+        self._check_fitted()
+        if callable(self.risk):
+            raise ValueError("predict needs a risk by name; a callable decides by comparing with threshold_ itself")
+        probabilities = check_probabilities(p)
+        if self.risk == "selective_error":
+            return np.asarray(probabilities.max(axis=1) >= self.threshold_)
+        reached = probabilities >= self.threshold_
+        return np.asarray(reached if self.risk == "miscoverage" else reached[:, self.positive])
+
+
+def p_values_of_risk(
+    risks: NDArray[np.float64], m: NDArray[np.int64], bound: float, *, binary: bool = False
+) -> NDArray[np.float64]:
+    """Return p-values of the hypotheses that risks are above a bound.
+
+    Parameters
+    ----------
+    risks : ndarray, shape [T]
+        Means of losses in [0, 1].
+    m : ndarray of int, shape [T]
+        Numbers of samples.
+    bound : float
+    binary : bool
+        Whether losses are 0 or 1, for the exact binomial tail. Default False: the smaller one of Hoeffding's and
+        Bentkus' bounds (Bates, Angelopoulos, Lei, Malik, Jordan: *Distribution-Free, Risk-Controlling Prediction Sets*,
+        2021).
+
+    Examples
+    --------
+    >>> p_values_of_risk(np.array([0.02, 0.05]), np.array([100, 100]), 0.1).round(4)
+    array([0.0053, 0.1565])
+    """
+    from scipy.special import rel_entr
+    from scipy.stats import binom
+
+    if binary:
+        return np.asarray(binom.cdf(np.rint(m * risks), m, bound))
+    below = np.minimum(risks, bound)
+    divergence = rel_entr(below, bound) + rel_entr(1.0 - below, 1.0 - bound)
+    # Rounding must not make 2 of 0.02 * 100.
+    bentkus = math.e * binom.cdf(np.ceil(m * risks - 1e-9), m, bound)
+    return np.minimum(np.minimum(np.exp(-m * divergence), bentkus), 1.0)
