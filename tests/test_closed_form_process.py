@@ -280,6 +280,18 @@ def test_callback_is_called_once():
     assert step.classifier().score(X_TEST, y_TEST) > 0.9
 
 
+def test_served_in_double_precision(tmp_path):
+    """Of little noise and a long lengthscale, where single precision is .01 off."""
+    rows = np.linspace(-1.0, 1.0, 40)[:, None] * [1.0, 0.5]
+    classifier = ds.SimplexGaussianProcess().fit(rows, (rows[:, 0] > 0.3).astype(int))
+    classifier.export(tmp_path / "served", input_dtype="float64")
+    artefact = tf.saved_model.load(tmp_path / "served")
+    served = artefact.serve(tf.constant(rows + 1.0))
+    latent = classifier.predict_latent(rows + 1.0)
+    np.testing.assert_allclose(served["class_probabilities"], classifier.predict_proba(rows + 1.0), atol=1e-9)
+    np.testing.assert_allclose(served["latent_scale"], latent.scale, atol=1e-7)
+
+
 def test_served_by_litert(classifier, tmp_path):
     classifier.export(tmp_path / "m.tflite", format="litert")
     with warnings.catch_warnings():
