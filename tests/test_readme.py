@@ -83,7 +83,7 @@ def saved_and_served(folder: Path, printed: str) -> None:
 
 
 def calibrated(folder: Path, printed: str) -> None:
-    assert "TemperatureScaling(temperature_=" in printed
+    assert "AutomaticCalibration(" in printed
     assert (folder / "calibrated.keras").is_file()
 
 
