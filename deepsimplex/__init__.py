@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         GPLVQ,
         LVQ1,
         LVQ2,
+        AfterTraining,
         CategoricalGaussianProcess,
         LatentRegressionClassifier,
         SimplexGaussianProcess,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [  # noqa: RUF022, alphabetical, ignoring case: checked by a test
+    "AfterTraining",
     "CategoricalGaussianProcess",
     "GLVQ",
     "GMLVQ",

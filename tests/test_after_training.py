@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deepsimplex.calibration import ConformalSets
-from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.calibration.after_training import FittedComponents
 
 
 class Softmax:
@@ -13,7 +13,7 @@ class Softmax:
     _variance_share = None
 
     def __init__(self, has_latents=False):
-        self._has_latents, self.after_training = has_latents, AfterTraining(self)
+        self._has_latents, self.after_training = has_latents, FittedComponents(self)
 
     def _labeled_arrays(self, x, y, sample_weight):
         return x, np.asarray(y), sample_weight
@@ -37,7 +37,7 @@ def draw(samples=600):
     return x, np.array([rng.choice(3, p=row) for row in p])
 
 
-def fitted(has_latents=False) -> AfterTraining:
+def fitted(has_latents=False) -> FittedComponents:
     x, y = draw()
     after = Softmax(has_latents).after_training
     return (
@@ -61,7 +61,7 @@ def test_calibration_and_sets_of_a_classifier_without_latents():
 
 
 def test_options_of_predictions_reach_the_classifier():
-    after = AfterTraining(Softmax()).calibrate(*draw(), "temperature", power=1.0)
+    after = FittedComponents(Softmax()).calibrate(*draw(), "temperature", power=1.0)
     assert after.calibration.temperature_ == pytest.approx(1, rel=0.2)
 
 
@@ -112,7 +112,7 @@ def test_failed_fits_change_nothing(method):
 
 
 def test_state_is_restored_and_checked():
-    after, other = fitted(), AfterTraining(Softmax())
+    after, other = fitted(), FittedComponents(Softmax())
     assert other.state() == {}
     other.load_state(after.state())
     x = draw()[0]
@@ -125,7 +125,7 @@ def test_state_is_restored_and_checked():
 
 
 def test_predictions_of_unfitted_components_raise():
-    after = AfterTraining(Softmax())
+    after = FittedComponents(Softmax())
     with pytest.raises(ValueError, match="predict_set needs conformalize"):
         after.predict_set(np.zeros((2, 3)))
     with pytest.raises(ValueError, match="familiarity needs fit_density"):

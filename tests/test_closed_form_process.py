@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 from sklearn.datasets import load_wine
@@ -102,9 +103,51 @@ def test_groups_of_another_shape_raise(groups):
         ds.SimplexGaussianProcess().fit(X, y, groups=groups)
 
 
-def test_groups_that_are_missing_raise():
-    with pytest.raises(ValueError, match="groups must not be NaN; found NaN in row 2"):
-        ds.SimplexGaussianProcess().fit(X, y, groups=np.where(np.arange(60) == 2, np.nan, GROUPS))
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (np.where(np.arange(60) == 2, np.nan, GROUPS), "must not be missing; found nan in row 2"),
+        ([None, "a"] * 30, "must not be missing; found None in row 0"),
+        (pandas.array([1, 2, None] * 20, dtype="Int64"), "must not be missing; found nan in row 2"),
+        (np.array([1, pandas.NA] * 30, dtype=object), "must not be missing; found <NA> in row 1"),
+        (["a", 1] * 30, "must be all text or all numbers; found 'a' and 1"),
+        (np.array(["a", 1] * 30, dtype=object), "must be all text or all numbers; found 'a' and 1"),
+    ],
+)
+def test_invalid_groups_raise(groups, message):
+    with pytest.raises((TypeError, ValueError), match=f"^groups {message}[^\n]*$"):
+        ds.SimplexGaussianProcess().fit(X, y, groups=groups)
+
+
+def test_groups_of_text_equal_those_of_numbers(classifier):
+    fits = [
+        ds.SimplexGaussianProcess().fit(X, y, groups=groups).loo_proba_
+        for groups in (GROUPS, [f"patient {group:02}" for group in GROUPS], pandas.Series(GROUPS, dtype="Int64"))
+    ]
+    np.testing.assert_array_equal(fits[1], fits[0])
+    np.testing.assert_array_equal(fits[2], fits[0])
+
+
+@pytest.mark.parametrize(
+    ("inducing", "value"),
+    [
+        (np.zeros((3, 13)), "ndarray of shape (3, 13)"),
+        (pandas.DataFrame({"a": [1.0]}), "DataFrame of shape (1, 1)"),
+        (np.zeros(2), "array([0., 0.])"),
+        (0, "0"),
+    ],
+)
+def test_invalid_number_of_inducing_rows_raises(inducing, value):
+    with pytest.raises(ValueError, match=f"^inducing must be a whole number, at least 1; found {re.escape(value)}$"):
+        ds.SimplexGaussianProcess(inducing=inducing).fit(X, y)
+
+
+def test_collapsed_inference_without_effect_warns(classifier):
+    with pytest.warns(UserWarning, match="inference='collapsed' changes nothing up to inducing=2000 rows X; found 60"):
+        collapsed = ds.SimplexGaussianProcess(inference="collapsed").fit(X, y)
+    np.testing.assert_array_equal(collapsed.predict_proba(X_TEST), classifier.predict_proba(X_TEST))
+    few = ds.SimplexGaussianProcess(inference="collapsed", inducing=30).fit(X, y)
+    assert few.inference_ == "collapsed"
 
 
 def test_features_whose_squares_overflow_raise():

@@ -96,9 +96,10 @@ def test_frame_columns_are_inputs(data, tmp_path):
     X, y = data
     frame = pandas.DataFrame(
         {"a": X[:, 1].astype(float), "b": X[:, 2], "k": y * 2, "city": np.array(["u", "v"])[y % 2]}
-    )
+    ).assign(kind=lambda frame: frame["city"].astype("category"), size=pandas.Categorical(y))
     columns = make_column_transformer(
-        (make_pipeline(SimpleImputer(), StandardScaler()), ["a", "b"]), (OneHotEncoder(), ["city", "k"])
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["a", "b"]),
+        (OneHotEncoder(sparse_output=False), ["city", "k", "kind", "size"]),
     )
     pipeline = make_pipeline(columns, ds.GLVQ()).fit(frame, y)
     export_pipeline(pipeline, tmp_path / "m.onnx", frame[:3])
@@ -141,6 +142,25 @@ def test_unsupported_regressor_raises_before_writing(regressor, format, message,
     classifier = ds.LatentRegressionClassifier(regressor, "vertices", cv=2).fit(X[::4], y[::4])
     with pytest.raises(ValueError, match=message):
         classifier.export(tmp_path / "m.onnx", format=format)
+    assert list(tmp_path.iterdir()) == []
+
+
+UNSUPPORTED = {
+    "truth values": ({"k": np.arange(40) % 2 == 0}, OneHotEncoder(sparse_output=False)),
+    "numbers with gaps": ({"k": pandas.array([1, None] * 20, dtype="Int64")}, SimpleImputer()),
+    "dates": ({"k": pandas.date_range("2020", periods=40)}, OneHotEncoder(sparse_output=False)),
+    "indicators": ({"k": np.where(np.arange(40) % 2, np.nan, 1.0)}, SimpleImputer(add_indicator=True)),
+}
+
+
+@pytest.mark.parametrize("kind", UNSUPPORTED)
+def test_unsupported_column_raises_before_writing(kind, data, tmp_path):
+    columns, step = UNSUPPORTED[kind]
+    frame = pandas.DataFrame({"a": data[0][:40, 1], **columns})
+    encoded = make_column_transformer((StandardScaler(), ["a"]), (step, ["k"]))
+    pipeline = make_pipeline(encoded, ds.GLVQ(max_iter=1)).fit(frame, np.arange(40) % 2)
+    with pytest.raises(ValueError, match=r"^format='onnx' cannot hold [^\n]*$"):
+        export_pipeline(pipeline, tmp_path / "m.onnx", frame)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -82,8 +82,15 @@ def saved_and_served(folder: Path, printed: str) -> None:
     assert list((folder / "events" / "calibration").glob("events.out.tfevents.*"))
 
 
+def table_of_text_served(folder: Path, printed: str) -> None:
+    accuracy_above(0.95)(folder, printed)
+    loaded, served = map(float, printed.splitlines()[-1].split())
+    assert loaded < 1e-10
+    assert served < 0.01
+
+
 def calibrated(folder: Path, printed: str) -> None:
-    assert "AutomaticCalibration(" in printed
+    assert "TemperatureScaling(temperature_=" in printed
     assert (folder / "calibrated.keras").is_file()
 
 
@@ -130,6 +137,7 @@ CHECKS = {
     "regions.png": Check(prototypes_of_a_table),
     "prototypes_per_class": Check(prototypes_of_a_network, epochs=1),
     "iris.npz": Check(saved_and_served),
+    "table.onnx": Check(table_of_text_served),
     "calibrated.keras": Check(calibrated, epochs=1),
     "callbacks=[keras.callbacks.TensorBoard": Check(watched, epochs=1),
     "plots.latent_space": Check(figures),

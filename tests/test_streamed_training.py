@@ -229,8 +229,11 @@ def damaged(value):
 
 BATCH_1 = " (in batch 1 of the tf.data.Dataset X)"
 DAMAGED = {
-    "NaN": (lambda: generator(BATCH, damaged(np.nan)), r"contains NaN in row 13, column 2\..*" + BATCH_1),
-    "infinity": (lambda: generator(BATCH, damaged(-np.inf)), r"contains infinity in row 13, column 2\..*" + BATCH_1),
+    "NaN": (lambda: generator(BATCH, damaged(np.nan)), r"contains NaN in column 2, first in row 13\..*" + BATCH_1),
+    "infinity": (
+        lambda: generator(BATCH, damaged(-np.inf)),
+        r"contains infinity in column 2, first in row 13\..*" + BATCH_1,
+    ),
     "labels missing": (lambda: generator(BATCH, (X[:20], LABELS[:7])), "as many rows; found 20 and 7" + BATCH_1),
     "ragged": (
         lambda: generator(BATCH, (X[:20, :3], LABELS), columns=None),
@@ -265,12 +268,12 @@ def test_invalid_batches_raise_with_batch_number(make, data, message):
 def test_invalid_rows_raise_with_row_number(small_blocks):
     features = X.copy()
     features[357, 1] = np.nan
-    with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
+    with pytest.raises(ValueError, match="Input X contains NaN in column 1, first in row 357"):
         stochastic().fit(features, y)
     with pytest.raises(ValueError, match=r"y holds labels that classes=.* does not: \['cat'\], the first in row"):
         stochastic(classes=["ant", "bee"]).fit(X, y)
     classifier = stochastic(epochs=0).fit(X, y)
-    with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
+    with pytest.raises(ValueError, match="Input X contains NaN in column 1, first in row 357"):
         classifier.predict(features)
     with pytest.raises(TypeError, match=r"^X must.*found a stream"):
         classifier.predict(dataset(X))

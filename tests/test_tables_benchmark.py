@@ -12,7 +12,7 @@ METHODS = [benchmark.OURS, "logistic regression"]
 
 def test_runs_are_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "TRAIN_ROWS", 60)
-    arguments = {"data": tmp_path, "sets": "iris", "methods": ",".join(METHODS), "splits": 2, "runs": tmp_path / "runs"}
+    arguments = {"data": tmp_path, "sets": "iris", "methods": ";".join(METHODS), "splits": 2, "runs": tmp_path / "runs"}
     benchmark.main(**arguments, table=False, output=tmp_path)
     paths = sorted((tmp_path / "runs").iterdir())
     assert len(paths) == 4

@@ -18,6 +18,14 @@ ROUNDING = 1e-6
 
 MOST_CLASSES = 2**20
 """Largest number of classes: higher labels are likely a mistake, and arrays get a column for every class."""
+# What NumPy and pandas write for missing values.
+_MISSING = ("None", "nan", "<NA>", "NaT")
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error shows it: of one that takes several lines, as an array may, its type and shape."""
+    text = repr(value)
+    return text if "\n" not in text else f"{type(value).__name__} of shape {getattr(value, 'shape', None)}"
 
 
 def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:
@@ -30,9 +38,9 @@ def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int
     ValueError: n_restarts must be a whole number, at least 0; found 2.5
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {_shown(value)}")
     if value > most:
-        raise ValueError(f"{name} must be a whole number, at most {most}; found {value!r}")
+        raise ValueError(f"{name} must be a whole number, at most {most}; found {_shown(value)}")
     return int(value)
 
 
@@ -58,14 +66,16 @@ def check_number(
     if not (number and above < value < below and least <= value <= most):
         limits = [("above", above), ("of at least", least), ("below", below), ("at most", most)]
         wanted = " and ".join(f"{word} {limit}" for word, limit in limits if np.isfinite(limit))
-        raise ValueError(f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {value!r}")
+        raise ValueError(
+            f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {_shown(value)}"
+        )
     return float(value)
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` as a bool. Text is refused: "no" would count as True."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; found {value!r}")
+        raise TypeError(f"{name} must be True or False; found {_shown(value)}")
     return bool(value)
 
 
@@ -405,7 +415,9 @@ def check_choice(value: Any, name: str, choices: Iterable[str], wanted: str = "o
     """Return ``value`` if it is one of ``choices``, or raise ValueError; the message names the nearest of them."""
     known = list(choices)
     if not isinstance(value, str) or value not in known:  # an array would be compared entry by entry
-        raise ValueError(f"{name} must be {wanted} {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+        raise ValueError(
+            f"{name} must be {wanted} {', '.join(known)}; found {_shown(value)}{did_you_mean(value, known)}"
+        )
     return value
 
 
@@ -433,10 +445,22 @@ def check_finite_rows(array: NDArray[Any], name: str, dtype: DTypeLike) -> NDArr
 
 
 def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
-    """Return groups as an array [N]; raise ValueError for another number than rows, None of streams."""
-    groups = np.asarray(groups)
-    if groups.shape != (num_rows,):
-        raise ValueError(f"groups must have a value for each {each}; found shape {groups.shape}")
-    if missing := np.flatnonzero(groups != groups).tolist():
-        raise ValueError(f"groups must not be NaN; found NaN in row {missing[0]}. Samples alone are groups, too")
-    return groups
+    """Return groups as an array [N]; raise an error for another number than rows, None of streams."""
+    array = np.asarray(groups)
+    if array.shape != (num_rows,):
+        raise ValueError(f"groups must have a value for each {each}; found shape {array.shape}")
+    # Of a list of numbers and text NumPy makes text.
+    values = array if hasattr(groups, "dtype") or array.dtype.kind != "U" else np.asarray(groups, dtype=object)
+    is_object = values.dtype.kind == "O"
+    is_missing = (
+        [str(value) in _MISSING and not isinstance(value, str) for value in values] if is_object else values != values
+    )
+    if missing := np.flatnonzero(is_missing).tolist():
+        raise ValueError(
+            f"groups must not be missing; found {values[missing[0]]} in row {missing[0]}. Samples alone are groups, too"
+        )
+    if is_object:  # text and numbers cannot be sorted
+        kinds = {isinstance(value, str): value for value in values}
+        if len(kinds) > 1:
+            raise TypeError(f"groups must be all text or all numbers; found {kinds[True]!r} and {kinds[False]!r}")
+    return array

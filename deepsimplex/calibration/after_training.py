@@ -57,7 +57,7 @@ _COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
 
 
 class TrainedClassifier(Protocol):
-    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions.
+    """Interface of the classifiers that ``FittedComponents`` is fitted to; ``options`` are those of their predictions.
 
     Names begin with an underscore because users of the classifiers do not call them.
     """
@@ -81,7 +81,7 @@ class TrainedClassifier(Protocol):
 
 
 @dataclass(eq=False)
-class AfterTraining:
+class FittedComponents:
     """Feature density, calibration and conformal prediction sets of a trained classifier.
 
     Each depends on those before it: the density widens latents, the calibration is fitted to probabilities that are
@@ -117,7 +117,7 @@ class AfterTraining:
         self.density = density
         return self
 
-    def calibrate(self, x: Any, y: Any = None, method: Any = "auto", sample_weight: Any = None, **options: Any) -> Self:
+    def calibrate(self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any) -> Self:
         """Fit a calibration to uncalibrated outputs of held-out samples, or remove it if x is None."""
         calibration = None
         if not _removes(x, y, "calibrate"):

@@ -132,8 +132,8 @@ class VectorScaling(ProbabilityCalibration):
     Guo, Pleiss, Sun, Weinberger: *On Calibration of Modern Neural Networks*, 2017; shrunk as in Berta, Holzmüller,
     Jordan, Bach: *Structured Matrix Scaling for Multi-Class Calibration*, 2026. With N held-out samples (the sum of
     their weights) of n classes, z = log((1 - s) softmax(log p / T) + s / n) and s = 1 / (N + 1): a true class of
-    probability zero, which counts as the smallest normal number of single precision, costs a bounded loss. T minimizes the NLL of z; w and b then minimize the mean NLL, plus
-    ``penalty`` n / N times the squares of w - 1 and b.
+    probability zero, which counts as the smallest normal number of single precision, costs a bounded loss. T minimizes
+    the NLL of z; w and b then minimize the mean NLL, plus ``penalty`` n / N times the squares of w - 1 and b.
 
     Examples
     --------

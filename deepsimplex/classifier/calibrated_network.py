@@ -25,7 +25,7 @@ from deepsimplex.samples import Labels, Samples
 class CalibratedNetwork(SimplexNetwork):
     """SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
 
-    ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
+    ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.FittedComponents``.
     """
 
     unknown: UnknownScore | None = None
@@ -37,7 +37,7 @@ class CalibratedNetwork(SimplexNetwork):
         self,
         x: Any,
         y: Any = None,
-        method: str | dict[str, Any] | Calibration = "auto",
+        method: str | dict[str, Any] | Calibration = "temperature",
         *,
         sample_weight: Any = None,
         batch_size: int | None = None,
@@ -56,12 +56,11 @@ class CalibratedNetwork(SimplexNetwork):
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
         method : str, dict or Calibration
-            One of ``deepsimplex.calibration.CALIBRATIONS``; a dict holds a "name" and arguments. Default "auto":
-            temperature, vector or matrix scaling by cross-validation, temperature where samples are few.
-            "temperature" is one number, and keeps the likeliest class; "bias_corrected_temperature" also corrects the
-            frequencies of the classes; "vector", "matrix", "platt", "isotonic" and "venn_abers" have numbers for every
-            class. "latent" scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A given
-            calibration is copied.
+            One of ``deepsimplex.calibration.CALIBRATIONS``; a dict holds a "name" and arguments. Default "temperature",
+            one number, which keeps the likeliest class; "bias_corrected_temperature" also corrects the frequencies of
+            the classes; "vector", "matrix", "platt", "isotonic" and "venn_abers" have numbers for every class. "auto"
+            chooses temperature, vector or matrix scaling by cross-validation. "latent" scales the latent Gaussian, so
+            that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.

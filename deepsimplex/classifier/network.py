@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
-from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.classifier.given_features import GivenFeatures, features_of, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
@@ -71,7 +71,7 @@ class SimplexNetwork(keras.Model):
         default_readout = "left_out" if self.head.is_closed_form else self.target.default_readout
         self.readout = readout_layer(readout or default_readout, scores)
         self.unweighted_readout = UnweightedReadout(self.readout, self.num_classes)
-        self.after_training = AfterTraining(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
+        self.after_training = FittedComponents(self)  # nothing is fitted yet; ``CalibratedNetwork`` has its methods
         self.class_probabilities = ClassProbabilities(self)
         self.checkpoint_state = CheckpointState(self)  # tracked by tf.train.Checkpoint
         self._noise = self.target.noise(self.num_classes)

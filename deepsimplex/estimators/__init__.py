@@ -1,5 +1,6 @@
-"""scikit-learn classifiers: regression onto latents, prototypes, and baselines."""
+"""scikit-learn classifiers: regression onto latents, prototypes, baselines, and any classifier after its training."""
 
+from deepsimplex.estimators.any_classifier import AfterTraining
 from deepsimplex.estimators.baselines import least_squares_gaussian_process, nystroem_kernel_ridge
 from deepsimplex.estimators.calibrated_classifier import ClassifierStep
 from deepsimplex.estimators.gaussian_process import CategoricalGaussianProcess, SimplexGaussianProcess
@@ -16,6 +17,7 @@ __all__ = [
     "GPLVQ",
     "LVQ1",
     "LVQ2",
+    "AfterTraining",
     "CategoricalGaussianProcess",
     "ClassifierStep",
     "Explanation",

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
 from deepsimplex.calibration import Calibration, FeatureDensity
-from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.estimators.checked_data import (
     checked_labels,
@@ -112,7 +112,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Make the classifier unfitted inside; restore it if the fit raises."""
         before = dict(self.__dict__)
         self.__dict__.pop(self._fitted_attribute, None)
-        self._store(AfterTraining(self))
+        self._store(FittedComponents(self))
         try:
             yield
         except BaseException:
@@ -149,7 +149,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         self,
         X: ArrayLike | None,
         y: ArrayLike | None = None,
-        method: str | Calibration = "auto",
+        method: str | Calibration = "temperature",
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Calibrate the class probabilities of the fitted classifier on held-out samples.
@@ -161,10 +161,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         y : array_like, shape [N] or [N, n]
             Labels as named in ``classes_``, or one-hot, in its order.
         method : str or Calibration
-            One of ``deepsimplex.calibration.CALIBRATIONS``: "auto", the default, for temperature, vector or matrix
-            scaling by cross-validation, temperature where samples are few; "temperature", which keeps the likeliest
-            class; "bias_corrected_temperature", "vector", "matrix", "platt", "isotonic", "venn_abers"; and "latent",
-            which scales the latent Gaussians, for classifiers that have them. A calibration that is given is copied.
+            One of ``deepsimplex.calibration.CALIBRATIONS``: "temperature", the default, which keeps the likeliest
+            class; "bias_corrected_temperature", "vector", "matrix", "platt", "isotonic", "venn_abers"; "auto", for
+            temperature, vector or matrix scaling by cross-validation; and "latent", which scales the latent Gaussians,
+            for classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
             Weights of the held-out samples.
 
@@ -266,13 +266,15 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return self._after_training.familiarity(X)
 
     @property
-    def _after_training(self) -> AfterTraining:
+    def _after_training(self) -> FittedComponents:
         """What was fitted to this classifier, from the attributes that ``_store`` sets."""
         check_is_fitted(self)
         fitted = vars(self)
-        return AfterTraining(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
+        return FittedComponents(
+            self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_")
+        )
 
-    def _store(self, after_training: AfterTraining) -> Self:
+    def _store(self, after_training: FittedComponents) -> Self:
         """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
         for name, component in after_training.components().items():
             if component is None:
@@ -331,9 +333,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
-        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32":
+        ranges = getattr(self, "feature_range_", None)
+        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32" and ranges is not None:
             remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
-            lower, upper = self.feature_range_
+            lower, upper = ranges
             warn_of_rounding(lower, upper, remedy, getattr(self, "feature_names_in_", None))
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")

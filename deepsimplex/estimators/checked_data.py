@@ -1,13 +1,15 @@
 """Data of the scikit-learn classifiers, checked in scikit-learn's words: features, labels and training samples."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from itertools import filterfalse
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
@@ -17,6 +19,9 @@ from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_sample_weight, unmasked
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
 from deepsimplex.samples.samples import check_not_given_with_stream
+
+# Columns named in a message, at most.
+_LISTED = 5
 
 
 @contextmanager
@@ -30,16 +35,36 @@ def naming(argument: str) -> Iterator[None]:
         raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{argument}: {error}") from error
 
 
-def checked_rows(estimator: Any, X: ArrayLike, **options: Any) -> NDArray[np.float64]:
-    """Check X by scikit-learn's ``validate_data``; return it in double precision. Text and dates are rejected."""
+def checked_rows(estimator: Any, X: ArrayLike, finite: bool = True, **options: Any) -> NDArray[np.float64]:
+    """Check X by scikit-learn's ``validate_data``; return it in double precision.
+
+    Text, categories that are not numbers and dates are errors, which name the columns and the pipeline that encodes
+    them; so are, if ``finite``, missing and infinite values.
+    """
     if is_stream(X):
         raise TypeError("X must be an array; found a stream of batches, which only stochastic processes are fitted to")
+    if issparse(X):
+        raise TypeError(
+            "X must be dense; found a sparse array. Use X.toarray(), in pipelines OneHotEncoder(sparse_output=False) "
+            "and ColumnTransformer(sparse_threshold=0)"
+        )
     if isinstance(X, np.ndarray):
         X = unmasked(X, "X")
         if X.dtype.kind in "USMmV":
-            raise TypeError(f"X must hold real numbers; found dtype {X.dtype}")
-    with naming("X"):
-        return validate_data(estimator, X, dtype=np.float64, **options)
+            raise TypeError(f"X must hold real numbers; found dtype {X.dtype}. {_encoding(estimator, [])}")
+    try:
+        with naming("X"):
+            dtypes = getattr(X, "dtypes", ()) if getattr(X, "ndim", 0) == 2 else ()
+            if any(getattr(dtype, "kind", "") in ("M", "m") for dtype in dtypes):
+                raise TypeError("dates and durations are not numbers")  # which NumPy would convert
+            rows = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, **options)
+    except (TypeError, ValueError) as error:
+        if "feature names" not in str(error):
+            _check_values(estimator, X, error)
+        raise
+    if finite:
+        _check_finite(estimator, rows)
+    return rows
 
 
 def readable_rows(estimator: Any, X: ArrayLike, **options: Any) -> Any:
@@ -47,17 +72,87 @@ def readable_rows(estimator: Any, X: ArrayLike, **options: Any) -> Any:
     if not is_sliced_by_rows(X):
         return checked_rows(estimator, X, **options)
     features: Any = X
-    checked_rows(estimator, features[:2], ensure_all_finite=False, **options)
-    _check_finite(features)
+    checked_rows(estimator, features[:2], finite=False, **options)
+    _check_finite(estimator, features)
     return features
 
 
-def _check_finite(X: Any) -> None:
-    """Raise ValueError with the first number of X [N, d] that is not finite, in scikit-learn's words."""
+def _check_values(estimator: Any, X: Any, cause: Exception) -> None:
+    """Raise an error with the columns of a table whose values cannot be read as numbers, if it has any."""
+    others: dict[Any, str] = {}
+    missing: dict[Any, None] = {}
+    for name, values in _object_columns(X):
+        for value in filterfalse(_is_number, values):
+            if not _is_missing(value):
+                others[name] = f"{str(value)!r} in column {name!r}"
+                break
+            missing[name] = None
+    if others:
+        raise TypeError(
+            f"X must hold real numbers; found {_listed([*others.values()])}. {_encoding(estimator, [*others])}"
+        ) from cause
+    if missing:
+        raise ValueError(_missing(estimator, "NaN", [*missing])) from cause
+
+
+def _object_columns(X: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield names and values of the columns of a table that have no dtype of numbers."""
+    if hasattr(X, "iloc") and X.ndim == 2:  # a frame of pandas, column by column
+        columns = X.items()
+    else:
+        table = np.asarray(X, dtype=object)
+        columns = zip(getattr(X, "columns", range(table.shape[-1])), table.T, strict=True) if table.ndim == 2 else ()
+    for name, column in columns:
+        if np.asarray(column).dtype.kind not in "biuf":
+            yield name, np.asarray(column, dtype=object)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value can be read as a number, or is complex or a container, which other errors are about."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return isinstance(value, complex) or not isinstance(value, Hashable)
+    return True
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value that is no number marks a missing one, as None and pandas' NA and NaT do."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _check_finite(estimator: Any, X: Any) -> None:
+    """Raise ValueError with the columns of X [N, d] that are not finite, in scikit-learn's words."""
     if where := not_finite(X):
-        row, column = where
-        kind = "NaN" if np.isnan(X[row][column]) else "infinity"
-        raise ValueError(f"Input X contains {kind} in row {row}, column {column}. Leave such rows out, or impute")
+        kind, test = ("NaN", np.isnan) if np.isnan(X[where[0]][where[1]]) else ("infinity", np.isinf)
+        columns = np.flatnonzero(np.any([test(X[rows]).any(axis=0) for rows in row_blocks(X)], axis=0))
+        names = getattr(estimator, "feature_names_in_", np.arange(X.shape[1]))[columns].tolist()
+        raise ValueError(_missing(estimator, kind, names, f", first in row {where[0]}"))
+
+
+def _encoding(estimator: Any, columns: list[Any]) -> str:
+    """Return the pipeline that makes numbers of these columns of a table."""
+    names = ", ".join([*map(repr, columns[:_LISTED]), *(["..."] if not 0 < len(columns) <= _LISTED else [])])
+    classifier = f"{type(estimator).__name__}()"
+    return (
+        "Encode such columns in a pipeline: make_pipeline(make_column_transformer((OneHotEncoder(sparse_output=False), "
+        f"[{names}]), remainder=SimpleImputer()), {classifier}), or skrub.tabular_pipeline({classifier})"
+    )
+
+
+def _missing(estimator: Any, kind: str, columns: list[Any], where: str = "") -> str:
+    """Return the message about missing values, and the pipeline that fills them in."""
+    filled = "impute them" if kind == "NaN" else "replace them by NaN and impute"
+    return (
+        f"Input X contains {kind} in column{'s' * (len(columns) > 1)} {_listed([repr(name) for name in columns])}"
+        f"{where}. Leave such rows out, or {filled}: make_pipeline(SimpleImputer(), "
+        f"{type(estimator).__name__}())"
+    )
+
+
+def _listed(parts: list[str]) -> str:
+    """Join parts; of many the first, with the number of others."""
+    return ", ".join(parts[:_LISTED]) + (f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else "")
 
 
 def column_ranges(X: Any) -> NDArray[np.float64]:
@@ -150,8 +245,7 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
 
     def used(x: Any, y: Any, weights: Any = None) -> tuple[Any, ...]:
         nonlocal is_first, soft, classes
-        features = checked_rows(classifier, x, reset=is_first, ensure_all_finite=False)
-        _check_finite(features)
+        features = checked_rows(classifier, x, reset=is_first)
         ranges[:] = [column_ranges(np.concatenate([features, *ranges]))]
         if len(y) != len(x):
             raise ValueError(f"X and y must have as many rows; found {len(x)} and {len(y)}")

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.batching import num_rows
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import constructor_parameters
 from deepsimplex._utils.validation import check_choice, check_flag, check_groups, check_sample_weight, check_whole
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
@@ -178,7 +179,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         stream of batches. "exact" factorizes the kernel matrix of all samples: at most thousands. "collapsed"
         maximizes Titsias' bound over inducing points, by L-BFGS over all samples; "stochastic" the same bound by
         minibatches, natural gradients and Adam. ``target="auto"`` is exact up to ``inducing`` rows and takes as many
-        at random as inducing rows beyond; with "exact" all rows are, at most 10,000.
+        at random as inducing rows beyond, with "collapsed" as well; with "exact" all rows are, at most 10,000.
     kernel : {"auto", "rbf", "matern32", "matern52"} or gpflow.kernels.Kernel
         Of a named target; see ``deepsimplex.gp.GaussianProcess``. Default "auto": "rbf".
     smoothing : {None, "validate", "train"}
@@ -378,7 +379,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         ConvergenceWarning
             If ``max_iter`` ended the search.
         UserWarning
-            If a class has a single row, or group.
+            If a class has a single row, or group; if inference="collapsed" has no effect, as ``inducing`` are all rows.
         """
         self._forget_left_out()
         if not self._solves_labels:
@@ -408,6 +409,10 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         self.smoothing_, self.smoothing_scores_ = None, {}
         left_out, p = process.fit_samples(samples, n, groups)
         self.inference_ = "exact" if process.inducing >= N else "collapsed"
+        if self.inference != "auto" and self.inference_ != self.inference:
+            warn_caller(
+                f"inference='collapsed' changes nothing up to inducing={process.inducing} rows X; found {N}: lower it",
+            )
         self.regressor_, self.n_iter_ = process, process.n_iter_
         self.loo_rows_, self.loo_rows_proba_ = rows[left_out.rows], p
         self.loo_score_ = float(
@@ -595,7 +600,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     learn_inducing, separate_inducing : bool
         Whether the inducing points are optimized (default True), and whether every latent process has its own (False).
     epochs, batch_size, learning_rate
-        See ``deepsimplex.gp.StochasticGaussianProcess``.
+        See ``deepsimplex.gp.CategoricalProcess``. Default None, by the number of rows.
     classes : array_like, shape [n], optional
         All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
         those of y.
@@ -618,6 +623,9 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature. Rows are read as
     ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to four times at the end.
 
+    Probabilities are expectations over the latents, whose variances stay large where few rows of classes that hardly
+    overlap are known: they are then too cautious, which ``calibrate`` corrects on held-out rows.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -632,6 +640,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     _: KW_ONLY
     mixing: bool = False
     learn_inducing: bool = True
+    epochs: int | None = None  # type: ignore[assignment]
+    learning_rate: float | None = None  # type: ignore[assignment]
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import model_bytes, model_of_bytes
@@ -179,7 +179,7 @@ class SimplexNetworkClassifier(LatentClassifier):
     def _export(self, *args: Any, **options: Any) -> None:
         super()._export(*args, **options, features=lambda X: self.model_.backbone(X, training=False))
 
-    def _store(self, after_training: AfterTraining) -> Self:
+    def _store(self, after_training: FittedComponents) -> Self:
         """Set the attributes, and the density of the network, which widens its latents itself."""
         if hasattr(self, "model_") and self.model_.density is not after_training.density:
             self.model_.after_training.set_density(after_training.density)

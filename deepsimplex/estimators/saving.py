@@ -4,7 +4,9 @@ import importlib
 import json
 import os
 import warnings
+import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -110,6 +112,12 @@ def load(filepath: str | os.PathLike[str]) -> Any:
         return load_model(filepath)
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
+    with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        if {"classes.npy", "probe.npy", "after_training.npy"} & {*archive.namelist()}:
+            raise ValueError(
+                f"filepath: {str(path)!r} holds what was fitted after training, without its classifier: load it by "
+                "AfterTraining.load(filepath, classifier)"
+            )
     try:
         return _restore(load_arrays(path, KEY))
     except PermissionError:

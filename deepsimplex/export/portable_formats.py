@@ -28,7 +28,7 @@ class _Served(keras.Model):
     """The served function as a Keras model, which Keras' exporters require."""
 
     def __init__(self, resource: Any, serve: Callable[[Any], dict[str, Any]]) -> None:
-        super().__init__(name="served", dtype="float32")
+        super().__init__(name="served", dtype="float32", autocast=False)  # double precision stays
         self.resource, self.serve = resource, serve
         self.built = True
 
@@ -159,8 +159,8 @@ def export_pipeline(
         Ends in .onnx, may begin with ``~``; replaced whole or not at all.
     X : pandas.DataFrame, optional
         Data frame with the columns that the pipeline was fitted to: each becomes an input [N, 1] of its name and dtype,
-        float64 as ``input_dtype``. Default None: the pipeline was fitted to an array, and has the input "features"
-        [N, d] of ``input_dtype``.
+        float64 as ``input_dtype``, categories as the text or numbers that they are. Default None: the pipeline was
+        fitted to an array, and has the input "features" [N, d] of ``input_dtype``.
     class_names : list of str, optional
         In the order of ``classes_``. Default None: those as text.
     verbose : bool
@@ -179,7 +179,7 @@ def export_pipeline(
     TypeError
         When the last step has no ``export``.
     ValueError
-        For another ending, and for a step that skl2onnx cannot convert; nothing is written then.
+        For another ending, and for a step or a dtype that skl2onnx cannot convert; nothing is written then.
     ImportError
         Without skl2onnx or tf2onnx: ``pip install '.[onnx]'`` in a checkout.
 
@@ -231,14 +231,15 @@ def write_behind(
     X: Any = None,
     input_dtype: str = "float32",
 ) -> None:
-    """Write the ONNX file of a fitted scikit-learn transformer or regressor, followed by another graph.
+    """Write the ONNX file of a fitted scikit-learn transformer, regressor or classifier, followed by another graph.
 
     Parameters
     ----------
     model, filepath, X, input_dtype
         See ``export_pipeline``.
     export : callable
-        Writes the following graph to a path; its input, of ``input_dtype``, is the output of the model.
+        Writes the following graph to a path; its input, of ``input_dtype``, is the output of the model: class
+        probabilities of a classifier.
     num_features : int
         Number of features d, used without X.
     """
@@ -257,11 +258,15 @@ def write_behind(
     # By default not double precision: onnxruntime lacks imputers, trees and support vector machines in it.
     kind_of = {"float32": FloatTensorType, "float64": DoubleTensorType}
     floats = kind_of[check_choice(input_dtype, "input_dtype", kind_of)]([None, num_features if X is None else 1])
-    types = [("features", floats)] if X is None else guess_data_type(X)
-    types = [(name, floats if isinstance(kind, DoubleTensorType) else kind) for name, kind in types]
     try:
+        types = [("features", floats)] if X is None else guess_data_type(_without_categories(X))
+        types = [(name, floats if isinstance(kind, DoubleTensorType) else kind) for name, kind in types]
         opsets = {each.domain: each.version for each in behind.opset_import} | {"ai.onnx.ml": 3}
-        before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets)
+        is_classifier = hasattr(model, "predict_proba")
+        choices = {id(model): {"zipmap": False}} if is_classifier else None  # an array, not dicts by class
+        before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets, options=choices)
+        if is_classifier:
+            del before.graph.output[0]  # labels
         before.ir_version = behind.ir_version
         for part in (before, behind):  # converters state the least versions
             del part.opset_import[:]
@@ -272,6 +277,11 @@ def write_behind(
         if output.type.tensor_type.elem_type != wanted:  # encoders give float32
             before.graph.node.append(onnx.helper.make_node("Cast", [output.name], ["before_cast"], to=wanted))
             output.name, output.type.tensor_type.elem_type = "before_cast", wanted
+        given, taken = (each.type.tensor_type.shape.dim[-1].dim_value for each in (output, behind.graph.input[0]))
+        if given and taken and given != taken:  # 0 if unknown
+            raise ValueError(
+                f"skl2onnx converts {given} of {taken} columns: no indicators of SimpleImputer, for example"
+            )
         link = output.name, behind.graph.input[0].name
         joined = onnx.compose.merge_models(before, behind, [link])
         onnx.checker.check_model(joined)
@@ -282,6 +292,11 @@ def write_behind(
         raise ValueError(f"format='onnx' cannot hold {' '.join(repr(model).split())}: {reason}") from error
     with replacing(path) as fresh:
         onnx.save(joined, fresh)
+
+
+def _without_categories(X: Any) -> Any:
+    """Return a data frame whose columns of categories have the dtype of these."""
+    return X.astype({name: X[name].cat.categories.dtype for name in X if hasattr(X[name], "cat")})
 
 
 def _check_runs(model: Any) -> None:

@@ -17,7 +17,7 @@ from deepsimplex.gp.optimize import Callback, Step
 from deepsimplex.gp.posterior import Posterior, predict_latents
 from deepsimplex.gp.regression import Values, check_features, gradients
 from deepsimplex.gp.scaling import Arrays, Moments, Scaling, survey
-from deepsimplex.gp.stochastic import Minibatches, natural_step
+from deepsimplex.gp.stochastic import LARGEST_BATCH, Minibatches, natural_step
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples import ArraySamples, Samples
 
@@ -31,6 +31,10 @@ _DRAWS, _PASS_DRAWS = 4, 8
 _PASSES, _PASSES_ALONE, _GAIN = 4, 30, 1e-5
 # Natural step of these passes. All processes move at once though labels couple them, so that a whole step overshoots.
 _PASS_STEP = 0.4
+# By default at least so many rows of a batch, epochs, and steps.
+_BATCH, _EPOCHS, _STEPS = 256, 30, 300
+# Least and largest natural step by default, and Adam's learning rate in units of it.
+_LEAST_STEP, _LARGEST_STEP, _RATE = 0.1, 1.0 / 3.0, 0.3
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
 
@@ -58,8 +62,16 @@ class CategoricalProcess:
         See ``GaussianProcess``. The kernel's variance starts at 4.
     mixing : bool
         Whether W is learned, from the identity. Default False.
-    inducing, learn_inducing, separate_inducing, epochs, batch_size, learning_rate, natural_step
+    inducing, learn_inducing, separate_inducing
         See ``StochasticGaussianProcess``.
+    epochs : int, optional
+        Passes over the samples. Default None: 30, and as many as make 300 steps.
+    batch_size : int, optional
+        Default None: 256, a tenth of the samples if that is more, at most 512. Noise of smaller batches lowers the
+        kernel's variance, and probabilities are too cautious then.
+    learning_rate, natural_step : float, optional
+        See ``StochasticGaussianProcess``. Default None: 0.03 and 0.1, and without ``batch_size`` in proportion to the
+        share of the samples that is in a batch where that is above a tenth, up to 0.1 and 1/3 for a third or more.
 
     Attributes
     ----------
@@ -94,10 +106,10 @@ class CategoricalProcess:
     inducing: int | ArrayLike = 200
     learn_inducing: bool = True
     separate_inducing: bool = False
-    epochs: int = 30
+    epochs: int | None = None
     batch_size: int | None = None
-    learning_rate: float = 0.03
-    natural_step: float = 0.1
+    learning_rate: float | None = None
+    natural_step: float | None = None
     scale_features: bool = True
     random_state: int = 0
 
@@ -105,7 +117,19 @@ class CategoricalProcess:
         check_choice(self.link, "link", get_args(Link))
         for name in ("mixing", "ard", "scale_features", "learn_inducing", "separate_inducing"):
             check_flag(getattr(self, name), name)
-        self.minibatches = Minibatches(self.epochs, self.batch_size, self.learning_rate, self.natural_step)
+        self._minibatches(1, 1)  # raises for numbers out of range
+
+    def _minibatches(self, batch_size: int, num_batches: int) -> Minibatches:
+        """Return the optimization by so many batches an epoch."""
+        natural_step = _LEAST_STEP
+        if self.batch_size is None:
+            natural_step = min(max(1.0 / num_batches, _LEAST_STEP), _LARGEST_STEP)
+        return Minibatches(
+            max(_EPOCHS, -(-_STEPS // num_batches)) if self.epochs is None else self.epochs,
+            batch_size if self.batch_size is None else self.batch_size,
+            _RATE * natural_step if self.learning_rate is None else self.learning_rate,
+            natural_step if self.natural_step is None else self.natural_step,
+        )
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None, sample_weight: ArrayLike | None = None
@@ -135,7 +159,10 @@ class CategoricalProcess:
                 callback(Step(epoch, objective, named, functools.partial(bound.posterior, values, sums)))
 
         values, sums = bound.start, bound.prior_sums()
-        steps = self.minibatches.train(bound.step, values, sums, bound.samples, self.random_state)
+        N, size = samples.num_rows, self.batch_size
+        size = min(N, max(_BATCH, min(N // 10, LARGEST_BATCH)) if size is None else size)
+        minibatches = self._minibatches(size, bound.samples.num_batches(size))
+        steps = minibatches.train(bound.step, values, sums, bound.samples, self.random_state)
         for epoch, mean, values, sums, is_last in steps:
             if not is_last:
                 report(epoch, mean, values, sums)

@@ -21,7 +21,7 @@ from deepsimplex.gp.regression import Values, gradients
 # Learning rate at the end, as a share of the first.
 _LAST_RATE = 0.05
 # Largest default batch.
-_LARGEST_BATCH = 512
+LARGEST_BATCH = 512
 # Adam's decay rates and the constant in its denominator, as in Keras.
 _DECAY, _SQUARE_DECAY, _EPSILON = 0.9, 0.999, 1e-7
 
@@ -87,7 +87,7 @@ class Minibatches:
             If a later step leaves finite numbers. The state before it is then the last.
         """
         N, rng = samples.num_rows, np.random.default_rng(seed)
-        size = min(_LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
+        size = min(LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
         number, steps = 0, self.epochs * samples.num_batches(size)
         theta = pack(values)
         mean, mean_square = np.zeros_like(theta), np.zeros_like(theta)

@@ -145,7 +145,7 @@ def two_classes(seed=0):
     X = rng.uniform(-3.0, 3.0, (200, 1))
     y = (np.sin(1.5 * X[:, 0]) + 0.3 * rng.normal(size=200) > 0).astype(int)
     settings = {"inducing": X[:15], "learn_inducing": False, "scale_features": False, "learning_rate": 1e-12}
-    return X, y, settings
+    return X, y, {**settings, "batch_size": 20}
 
 
 @pytest.mark.slow
@@ -175,6 +175,34 @@ def test_final_passes_remove_noise_of_minibatches():
     first, second = (process.predict(X) for process in processes)
     assert np.abs((first.loc - second.loc) / first.scale).max() < 0.1
     assert processes[0].objective_ == pytest.approx(processes[1].objective_, rel=0.01)
+
+
+def test_defaults_suffice_for_few_rows():
+    """Twelve clusters of four rows: the bound of a thousand steps is 38.8, of as many minibatches of four rows 41.4."""
+    rng = np.random.default_rng(0)
+    centers, numbers = rng.uniform(-2.0, 2.0, (12, 2)), np.arange(96) % 12
+    X, y = centers[numbers] + 0.15 * rng.normal(size=(96, 2)), numbers % 4
+    process = CategoricalProcess(inducing=24).fit(X[:48], y[:48])
+    assert process.n_iter_ == 300
+    assert process.objective_ < 39.5
+    p = softmax(process.predict(X[48:]), process.posterior_.scores)
+    assert -np.log(p[np.arange(48), y[48:]]).mean() < 0.33
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_batches", "expected"),
+    [
+        ({}, 1, (300, 64, 0.1, 1 / 3)),
+        ({}, 5, (60, 64, 0.06, 0.2)),
+        ({}, 200, (30, 64, 0.03, 0.1)),
+        ({"batch_size": 8}, 2, (150, 8, 0.03, 0.1)),
+        ({"epochs": 7, "learning_rate": 0.5, "natural_step": 0.9}, 1, (7, 64, 0.5, 0.9)),
+    ],
+)
+def test_default_steps_follow_share_of_rows_in_batch(settings, num_batches, expected):
+    chosen = CategoricalProcess(**settings)._minibatches(64, num_batches)
+    numbers = (chosen.epochs, chosen.batch_size, chosen.learning_rate, chosen.natural_step)
+    assert numbers == pytest.approx(expected)
 
 
 def test_blocks_of_rows_hardly_change_the_fit(monkeypatch):
@@ -260,9 +288,10 @@ def test_flat_inducing_points_of_one_feature_raise(inducing):
 
 
 @pytest.mark.slow
-def test_two_rows_are_enough():
+@pytest.mark.parametrize("batch_size", [None, 100])
+def test_two_rows_are_enough(batch_size):
     X = np.array([[0.0], [1.0]])
-    process = CategoricalProcess(epochs=2).fit(X, [0, 1])
+    process = CategoricalProcess(epochs=2, batch_size=batch_size).fit(X, [0, 1])
     p = softmax(process.predict(X), process.posterior_.scores)
     assert p[0, 0] > 0.6
     assert p[1, 1] > 0.6

@@ -104,7 +104,7 @@ def test_start_that_is_not_finite_raises():
 
 DIVERGENT = {
     "stochastic": ds.SimplexGaussianProcess("ilr", inference="stochastic", inducing=10, epochs=2, learning_rate=1e4),
-    "categorical": ds.CategoricalGaussianProcess(inducing=10, epochs=2, learning_rate=1e4),
+    "categorical": ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=15, learning_rate=1e4),
 }
 
 

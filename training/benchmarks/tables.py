@@ -1,7 +1,7 @@
 """Classifiers of tables, each with its defaults: boosting, forests, networks, logistic regression and ours.
 
     pip install -e '.[peers]'
-    python -m training.benchmarks.tables [--data FOLDER] [--sets wine,iris] [--methods NAME,NAME] [--splits 5]
+    python -m training.benchmarks.tables [--data FOLDER] [--sets wine,iris] [--methods 'NAME;NAME'] [--splits 5]
         [--runs build/tables] [--table] [--output FOLDER]
 
 15 sets, of FOLDER/NAME.npz (DEEPSIMPLEX_DATA names it as well), of scikit-learn or of the UCI repository: stratified
@@ -218,9 +218,9 @@ def tables(measured: Runs) -> tuple[ResultTable, ResultTable]:
     return summary, by_set
 
 
-def listed(given: str | None, known: tuple[str, ...]) -> list[str]:
-    """The names in a list with commas, by default all that are known."""
-    chosen = [*known] if given is None else given.split(",")
+def listed(given: str | None, known: tuple[str, ...], separator: str = ",") -> list[str]:
+    """The names in a list, by default all that are known."""
+    chosen = [*known] if given is None else given.split(separator)
     if unknown := [name for name in chosen if name not in known]:
         raise typer.BadParameter(f"{unknown[0]!r} is unknown; known are {', '.join(known)}")
     return chosen
@@ -236,7 +236,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="folder for the tables")] = None,
 ) -> None:
     """Measure and print."""
-    chosen, names = listed(methods, tuple(METHODS)), listed(sets, SETS)
+    chosen, names = listed(methods, tuple(METHODS), ";"), listed(sets, SETS)
     if not table:
         run(names, chosen, splits, DataFolder(data), runs)
     summary, by_set = tables(read(names, chosen, splits, runs))
