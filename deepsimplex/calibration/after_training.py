@@ -117,7 +117,9 @@ class FittedComponents:
         self.density = density
         return self
 
-    def calibrate(self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any) -> Self:
+    def calibrate(
+        self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any
+    ) -> Self:
         """Fit a calibration to uncalibrated outputs of held-out samples, or remove it if x is None."""
         calibration = None
         if not _removes(x, y, "calibrate"):
