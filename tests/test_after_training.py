@@ -40,7 +40,11 @@ def draw(samples=600):
 def fitted(has_latents=False) -> FittedComponents:
     x, y = draw()
     after = Softmax(has_latents).after_training
-    return after.fit_density(x, y).calibrate(x[::2], y[::2]).conformalize(x[1::2], y[1::2], coverage=0.8, seed=3)
+    return (
+        after.fit_density(x, y)
+        .calibrate(x[::2], y[::2], "temperature")
+        .conformalize(x[1::2], y[1::2], coverage=0.8, seed=3)
+    )
 
 
 def test_calibration_and_sets_of_a_classifier_without_latents():
@@ -57,7 +61,7 @@ def test_calibration_and_sets_of_a_classifier_without_latents():
 
 
 def test_options_of_predictions_reach_the_classifier():
-    after = FittedComponents(Softmax()).calibrate(*draw(), power=1.0)
+    after = FittedComponents(Softmax()).calibrate(*draw(), "temperature", power=1.0)
     assert after.calibration.temperature_ == pytest.approx(1, rel=0.2)
 
 
@@ -66,7 +70,7 @@ def test_calibration_is_fitted_to_uncalibrated_probabilities():
     x, y = draw()
     after = fitted()
     temperature = after.calibration.temperature_
-    assert after.calibrate(x[::2], y[::2]).calibration.temperature_ == temperature
+    assert after.calibrate(x[::2], y[::2], "temperature").calibration.temperature_ == temperature
 
 
 def test_changes_remove_dependent_components_with_a_warning():

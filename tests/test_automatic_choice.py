@@ -78,6 +78,12 @@ def test_choice_survives_files():
     np.testing.assert_array_equal(again.transform(p), calibration.transform(p))
 
 
+def test_labels_of_other_samples_raise():
+    p, _ = mixed_up(200, 9)
+    with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
+        AutomaticCalibration().fit(p, p.argmin(axis=1))
+
+
 @pytest.mark.filterwarnings("error")
 def test_folds_of_right_answers_do_not_warn():
     """Every fold without the wrong sample has only right answers, of which temperature scaling alone would warn."""

@@ -118,7 +118,7 @@ def check_all_prediction_methods(method, model, data):
 @pytest.mark.slow
 def test_second_calibration_replaces_first(eager, data):
     model, (_, held_out, (x_test, _)) = eager, data
-    model.calibrate(*held_out)
+    model.calibrate(*held_out, "temperature")
     first = model.predict_proba(x_test)
     for method in ("platt", "latent", "temperature"):
         model.calibrate(*held_out, method)
@@ -133,12 +133,12 @@ def test_second_calibration_replaces_first(eager, data):
 def test_calibrate_accepts_datasets_weights_and_one_hot_labels(eager, data):
     model, (_, (x, y), _) = eager, data
     weights = np.random.default_rng(0).uniform(size=len(y)).astype(np.float32)
-    expected = model.calibrate(x, y, sample_weight=weights).calibration.temperature_
+    expected = model.calibrate(x, y, "temperature", sample_weight=weights).calibration.temperature_
     shuffled = tf.data.Dataset.from_tensor_slices((x, y, weights)).shuffle(400).batch(37)
-    assert model.calibrate(shuffled).calibration.temperature_ == pytest.approx(expected, rel=1e-5)
-    one_hot = model.calibrate(x, np.eye(5)[y], sample_weight=weights, batch_size=200)
+    assert model.calibrate(shuffled, method="temperature").calibration.temperature_ == pytest.approx(expected, rel=1e-5)
+    one_hot = model.calibrate(x, np.eye(5)[y], "temperature", sample_weight=weights, batch_size=200)
     assert one_hot.calibration.temperature_ == pytest.approx(expected, rel=1e-5)
-    assert model.calibrate(x, y).calibration.temperature_ != pytest.approx(expected, rel=1e-4)
+    assert model.calibrate(x, y, "temperature").calibration.temperature_ != pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow

@@ -351,8 +351,10 @@ def test_calibrate_with_stream(small):
     (x, y), (x_test, y_test) = small
     model = make()
     model.fit(x, y, epochs=2, verbose=0)
-    expected = model.calibrate(x_test, y_test).calibration.temperature_
-    assert model.calibrate(Batches(x_test, y_test)).calibration.temperature_ == pytest.approx(expected)
+    expected = model.calibrate(x_test, y_test, "temperature").calibration.temperature_
+    assert model.calibrate(Batches(x_test, y_test), method="temperature").calibration.temperature_ == pytest.approx(
+        expected
+    )
 
 
 @pytest.mark.parametrize(

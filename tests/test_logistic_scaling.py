@@ -45,7 +45,7 @@ def test_temperature_minimizes_nll_of_mixtures():
     p[0] = np.arange(4) == (y[0] + 1) % 4  # a true class of probability zero
 
     def nll(temperature):
-        tempered = p ** (1 / temperature) / np.sum(p ** (1 / temperature), axis=1, keepdims=True)
+        tempered = softmax(np.log(np.maximum(p, 1.1754944e-38)) / temperature, axis=1)
         return -np.sum(np.log(100 / 101 * tempered[range(100), y] + 1 / 101 / 4))
 
     assert nll(VectorScaling().fit(p, y).temperature_) <= min(nll(T) for T in np.geomspace(0.02, 50, 1001)) + 1e-6
@@ -77,8 +77,7 @@ def test_extreme_samples_give_probabilities_between_zero_and_one(kind):
     y, certain = np.arange(40) % 4, np.eye(4)[np.arange(40) % 4]
     cases = {
         "all right": (certain, y),
-        "all wrong": (certain, (y + 1) % 4),
-        "uninformative": (np.full((40, 4), 0.25), y),
+        "half wrong": (certain, np.where(np.arange(40) % 8 < 4, y, (y + 1) % 4)),
         "without class 3": (certain, np.minimum(y, 2)),
     }
     for name, (p, labels) in cases.items():
@@ -86,6 +85,16 @@ def test_extreme_samples_give_probabilities_between_zero_and_one(kind):
         calibrated = scaling.transform(np.eye(4))
         assert np.all((calibrated > 0) & (calibrated < 1)), name
         assert np.mean(np.argmax(scaling.transform(p), axis=1) == labels) >= np.mean(np.argmax(p, axis=1) == labels)
+
+
+@each_kind
+def test_uninformative_probabilities_raise(kind):
+    y = np.arange(40) % 4
+    for p in (np.full((40, 4), 0.25), np.eye(4)[(y + 1) % 4], np.full((40, 4), np.float32(0.25))):
+        with pytest.raises(
+            ValueError, match="the 40 held-out samples are no likelier under their probabilities than by"
+        ):
+            kind().fit(p, y)
 
 
 @each_kind

@@ -46,7 +46,8 @@ class AutomaticCalibration(ProbabilityCalibration):
     Raises
     ------
     ValueError
-        By ``fit`` as ``TemperatureScaling``, where that is chosen; by ``transform``, for another number of classes.
+        By ``fit``, if the classes of the held-out samples are no likelier than by chance; by ``transform``, for another
+        number of classes.
 
     Notes
     -----

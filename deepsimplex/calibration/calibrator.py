@@ -181,6 +181,14 @@ def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
         )
 
 
+def uninformative(samples: int, chance: str) -> ValueError:
+    """Return the error for held-out samples whose classes are no likelier under p than by ``chance``."""
+    return ValueError(
+        f"the likeliest temperature is infinite: the classes y of the {samples} held-out samples are no likelier under "
+        f"their probabilities than by {chance}. Check that y and p belong together, or hold out more samples"
+    )
+
+
 def smoothed_labels(y: NDArray[np.int64], weights: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     """Return shares of the classes [N, n] for samples of which none has a class likelier than its own, and warn of it.
 

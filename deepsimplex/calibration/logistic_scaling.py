@@ -1,6 +1,5 @@
 """Logistic scaling, softmax(W log p + b): a temperature with biases, a factor for each class, or a whole matrix."""
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +14,15 @@ from deepsimplex.calibration.calibrator import (
     check_all_classes,
     check_columns,
     smoothed_labels,
+    uninformative,
 )
 
 # Mean NLL below which all samples are classified correctly, with ever larger parameters.
 _SEPARABLE = 1e-6
+# Stands for a probability of zero before it is tempered: the smallest normal number of single precision.
+_SMALLEST = float(np.finfo(np.float32).tiny)
+# Relative differences of NLLs that are round-off.
+_ROUND_OFF = 1e-12
 # Logarithms of the temperatures that are compared before the best is refined.
 _LOG_TEMPERATURES = np.linspace(-5.0, 5.0, 41)
 
@@ -88,11 +92,7 @@ class BiasCorrectedTemperature(ProbabilityCalibration):
             truth = smoothed_labels(y, weights, n)
             inverse, biases, _ = likeliest()
         if inverse <= 0:
-            raise ValueError(
-                f"the likeliest temperature is infinite: the classes y of the {len(y)} held-out samples are no "
-                "likelier under their probabilities than by their frequencies. Check that y and p belong together, or "
-                "hold out more samples"
-            )
+            raise uninformative(len(y), "their frequencies")
         self.temperature_, self.biases_ = float(width / inverse[0]), biases - biases.mean()
 
     def _transform(self, p: Any, floor: float) -> Any:
@@ -100,52 +100,8 @@ class BiasCorrectedTemperature(ProbabilityCalibration):
         return tf.nn.softmax(tf.math.log(tf.maximum(p, floor)) / self.temperature_ + tf.constant(self.biases_, p.dtype))
 
 
-class _StructuredScaling(ProbabilityCalibration):
-    """Base class of the scalings that are shrunk towards a temperature; a subclass defines the factors of log p."""
-
-    temperature_: float
-    uniform_share_: float
-    biases_: Array
-
-    def __init__(self, penalty: float = 1.0) -> None:
-        self.penalty = check_number(penalty, "penalty", above=0)
-
-    @abstractmethod
-    def _fit_factors(self, z: Array, truth: Array, weights: Array, per_number: float) -> tuple[Array, Array]:
-        """Return factors and biases for logarithms z [N, n]; ``per_number`` is the penalty for one number's square."""
-
-    @abstractmethod
-    def _scaled(self, z: Any) -> Any:
-        """Multiply logarithms, a tensor [N, n], with the fitted factors."""
-
-    def _fit(self, p: Array, y: NDArray[np.int64], weights: Array, floor: float) -> None:
-        from scipy.optimize import minimize_scalar
-
-        n, total = p.shape[1], float(weights.sum())
-        self.uniform_share_ = 1.0 / (total + 1.0)
-
-        def nll(log_temperature: float) -> float:
-            true_class_p = _mixed(tf.constant(p), np.exp(log_temperature), self.uniform_share_).numpy()[
-                range(len(y)), y
-            ]
-            return -float(weights @ np.log(true_class_p))
-
-        # Mixtures with uniform probabilities bound the NLL of a sample, which then may have several minima.
-        best = int(np.argmin([nll(value) for value in _LOG_TEMPERATURES]))
-        bounds = _LOG_TEMPERATURES[[max(best - 1, 0), min(best + 1, len(_LOG_TEMPERATURES) - 1)]]
-        self.temperature_ = float(np.exp(minimize_scalar(nll, bounds=bounds, method="bounded").x))
-        z = np.log(_mixed(tf.constant(p), self.temperature_, self.uniform_share_).numpy())
-        factors, self.biases_ = self._fit_factors(z, np.eye(n)[y], weights, self.penalty / total)
-        setattr(self, self.fitted_attributes[-1], factors)
-
-    def _transform(self, p: Any, floor: float) -> Any:
-        check_columns(p, len(self.biases_))
-        z = tf.math.log(_mixed(p, self.temperature_, self.uniform_share_))
-        return tf.nn.softmax(self._scaled(z) + tf.constant(self.biases_, p.dtype))
-
-
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class VectorScaling(_StructuredScaling):
+class VectorScaling(ProbabilityCalibration):
     """Map class probabilities to softmax(w z + b), z = log of tempered ones, with a factor w and a bias b per class.
 
     Factors are shrunk towards 1 and biases towards 0, and so the whole towards temperature scaling, the more, the fewer
@@ -168,15 +124,16 @@ class VectorScaling(_StructuredScaling):
     Raises
     ------
     ValueError
-        By ``transform``, for another number of classes.
+        By ``fit``, if the classes of the held-out samples are no likelier than by chance; by ``transform``, for another
+        number of classes.
 
     Notes
     -----
     Guo, Pleiss, Sun, Weinberger: *On Calibration of Modern Neural Networks*, 2017; shrunk as in Berta, Holzmüller,
     Jordan, Bach: *Structured Matrix Scaling for Multi-Class Calibration*, 2026. With N held-out samples (the sum of
     their weights) of n classes, z = log((1 - s) softmax(log p / T) + s / n) and s = 1 / (N + 1): a true class of
-    probability zero costs a bounded loss. T minimizes the NLL of z; w and b then minimize the mean NLL, plus
-    ``penalty`` n / N times the squares of w - 1 and b.
+    probability zero, which counts as the smallest normal number of single precision, costs a bounded loss. T minimizes
+    the NLL of z; w and b then minimize the mean NLL, plus ``penalty`` n / N times the squares of w - 1 and b.
 
     Examples
     --------
@@ -187,22 +144,29 @@ class VectorScaling(_StructuredScaling):
     """
 
     fitted_attributes = ("temperature_", "uniform_share_", "biases_", "factors_")
+    temperature_: float
+    uniform_share_: float
+    biases_: Array
     factors_: Array
 
-    def _fit_factors(self, z: Array, truth: Array, weights: Array, per_number: float) -> tuple[Array, Array]:
-        n = z.shape[1]
-        penalties = np.full(n, n * per_number)
-        factors, biases, _ = _fit_scaling(
-            z, truth, weights, np.ones(n), np.multiply, lambda R, z: np.sum(R * z, axis=0), penalties, n * per_number
-        )
-        return factors, biases
+    def __init__(self, penalty: float = 1.0) -> None:
+        self.penalty = check_number(penalty, "penalty", above=0)
 
-    def _scaled(self, z: Any) -> Any:
-        return z * tf.constant(self.factors_, z.dtype)
+    def _fit(self, p: Array, y: NDArray[np.int64], weights: Array, floor: float) -> None:
+        n, penalty = p.shape[1], self.penalty * p.shape[1] / weights.sum()
+        self.temperature_, self.uniform_share_, z = _fit_temperature(p, y, weights)
+        self.factors_, self.biases_, _ = _fit_scaling(
+            z, np.eye(n)[y], weights, np.ones(n), np.multiply, lambda R, z: np.sum(R * z, axis=0), penalty, penalty
+        )
+
+    def _transform(self, p: Any, floor: float) -> Any:
+        check_columns(p, len(self.biases_))
+        z = tf.math.log(_mixed(p, self.temperature_, self.uniform_share_))
+        return tf.nn.softmax(z * tf.constant(self.factors_, p.dtype) + tf.constant(self.biases_, p.dtype))
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class MatrixScaling(_StructuredScaling):
+class MatrixScaling(ProbabilityCalibration):
     """Map class probabilities to softmax(W z + b), z = log of tempered ones, with a matrix W that is near the identity.
 
     The matrix knows which classes are mistaken for which. Its diagonal, its other numbers and the biases are shrunk
@@ -228,7 +192,8 @@ class MatrixScaling(_StructuredScaling):
     Raises
     ------
     ValueError
-        By ``transform``, for another number of classes.
+        By ``fit``, if the classes of the held-out samples are no likelier than by chance; by ``transform``, for another
+        number of classes.
 
     Notes
     -----
@@ -248,23 +213,56 @@ class MatrixScaling(_StructuredScaling):
     """
 
     fitted_attributes = ("temperature_", "uniform_share_", "biases_", "matrix_")
+    temperature_: float
+    uniform_share_: float
+    biases_: Array
     matrix_: Array
 
-    def _fit_factors(self, z: Array, truth: Array, weights: Array, per_number: float) -> tuple[Array, Array]:
-        n = z.shape[1]
-        penalties = per_number * np.where(np.eye(n) > 0, n, n * (n - 1))
-        factors, biases, _ = _fit_scaling(
-            z, truth, weights, np.eye(n), lambda z, W: z @ W.T, lambda R, z: R.T @ z, penalties, n * per_number
-        )
-        return factors, biases
+    def __init__(self, penalty: float = 1.0) -> None:
+        self.penalty = check_number(penalty, "penalty", above=0)
 
-    def _scaled(self, z: Any) -> Any:
-        return tf.matmul(z, tf.constant(self.matrix_.T, z.dtype))
+    def _fit(self, p: Array, y: NDArray[np.int64], weights: Array, floor: float) -> None:
+        n, identity = p.shape[1], np.eye(p.shape[1])
+        penalty = self.penalty * n / weights.sum()
+        penalties = penalty * np.where(identity > 0, 1.0, n - 1.0)
+        self.temperature_, self.uniform_share_, z = _fit_temperature(p, y, weights)
+        self.matrix_, self.biases_, _ = _fit_scaling(
+            z, identity[y], weights, identity, lambda z, W: z @ W.T, lambda R, z: R.T @ z, penalties, penalty
+        )
+
+    def _transform(self, p: Any, floor: float) -> Any:
+        check_columns(p, len(self.biases_))
+        z = tf.math.log(_mixed(p, self.temperature_, self.uniform_share_))
+        return tf.nn.softmax(tf.matmul(z, tf.constant(self.matrix_.T, p.dtype)) + tf.constant(self.biases_, p.dtype))
+
+
+def _fit_temperature(p: Array, y: NDArray[np.int64], weights: Array) -> tuple[float, float, Array]:
+    """Return temperature, share of uniform probabilities, and the logarithms [N, n] of the mixtures.
+
+    The mixtures bound the NLL of a sample, whose sum then may have several minima.
+    """
+    from scipy.optimize import minimize_scalar
+
+    total, tensor = float(weights.sum()), tf.constant(p)
+    share = 1.0 / (total + 1.0)
+
+    def nll(log_temperature: float) -> float:
+        mixed = _mixed(tensor, np.exp(log_temperature), share).numpy()
+        return -float(weights @ np.log(mixed[range(len(y)), y]))
+
+    losses = [nll(value) for value in _LOG_TEMPERATURES]
+    best = int(np.argmin(losses))
+    if losses[best] >= (1.0 - _ROUND_OFF) * total * np.log(p.shape[1]):
+        raise uninformative(len(y), "chance")
+    bounds = _LOG_TEMPERATURES[[max(best - 1, 0), min(best + 1, len(_LOG_TEMPERATURES) - 1)]]
+    temperature = float(np.exp(minimize_scalar(nll, bounds=bounds, method="bounded").x))
+    return temperature, share, np.log(_mixed(tensor, temperature, share).numpy())
 
 
 def _mixed(p: Any, temperature: float, share: float) -> Any:
     """Temper probabilities, a tensor [N, n], and mix a share of uniform ones in."""
-    return (1.0 - share) * tf.nn.softmax(tf.math.log(p) / temperature) + share / p.shape[1]
+    tempered = tf.nn.softmax(tf.math.log(tf.maximum(p, _SMALLEST)) / temperature)
+    return (1.0 - share) * tempered + share / p.shape[1]
 
 
 def _fit_scaling(

@@ -136,7 +136,7 @@ class RiskControl(Fitted):
             pilot = np.arange(len(labels)) % _PILOT == 0
             thresholds = thresholds[self._start(probabilities[pilot], thresholds, int(np.sum(~pilot))) :]
             probabilities, labels = probabilities[~pilot], labels[~pilot]
-        losses = self._losses(probabilities, labels, thresholds)
+        losses = self._losses_at(probabilities, labels, thresholds)
         if np.any((losses < 0) | (losses > 1)):
             worst = losses[(losses < 0) | (losses > 1)][0]
             raise ValueError(f"risk must return losses in [0, 1]; found {worst:g}. Divide costs by the largest")
@@ -170,7 +170,7 @@ class RiskControl(Fitted):
         expected = p_values_of_risk(risks, m, self.bound, binary=True)
         return int(np.argmax(expected <= max(expected.min(), _PART * self.delta)))
 
-    def _losses(self, p: NDArray[Any], y: NDArray[np.int64], thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _losses_at(self, p: NDArray[Any], y: NDArray[np.int64], thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the losses [T, N] at all thresholds, NaN for samples that do not count."""
         if callable(self.risk):
             losses = [self.risk(p, y, float(threshold)) for threshold in thresholds]

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_labels
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_labels, uninformative
 
 # Largest 1 / T that is tried: probabilities are 0 and 1 long before.
 _LARGEST_INVERSE = 2.0**40
@@ -74,11 +74,7 @@ class TemperatureScaling(ProbabilityCalibration):
 
         certain = np.all(true_class_p == 1.0)  # no temperature changes such probabilities
         if not certain and slope(0.0) >= -_ROUND_OFF * weights.sum():
-            raise ValueError(
-                f"the likeliest temperature is infinite: the classes y of the {len(y)} held-out samples are no "
-                "likelier under their probabilities than by chance. Check that y and p belong together, or hold "
-                "out more samples"
-            )
+            raise uninformative(len(y), "chance")
         if np.all(true_class_p >= p.max(axis=1)):
             shares = np.where(positive, smoothed_labels(y, weights, p.shape[1]), 0.0)
             linear = weights @ (np.sum(shares * logits, axis=1) / np.sum(shares, axis=1))

@@ -111,7 +111,7 @@ class VennAbers(ProbabilityCalibration):
         return merged / tf.reduce_sum(merged, axis=1, keepdims=True)
 
 
-def _with_another_event(counts: NDArray[np.float64], events: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with_another_event(counts: NDArray[Any], events: NDArray[Any]) -> NDArray[np.float64]:
     """Return the isotonic regression at every score of samples with one more event at that score.
 
     ``counts`` [m] are the samples at each score, and ``events`` [m] those among them with label 1. The value is the

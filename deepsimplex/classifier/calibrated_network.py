@@ -57,9 +57,10 @@ class CalibratedNetwork(SimplexNetwork):
             Labels 0..n-1 [N], or one-hot [N, n].
         method : str, dict or Calibration
             One of ``deepsimplex.calibration.CALIBRATIONS``; a dict holds a "name" and arguments. Default "temperature",
-            one number that needs few samples; "bias_corrected_temperature" also corrects the frequencies of the
-            classes; "vector", "matrix", "platt" and "isotonic" have numbers for every class. "latent" scales the latent
-            Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
+            one number, which keeps the likeliest class; "bias_corrected_temperature" also corrects the frequencies of
+            the classes; "vector", "matrix", "platt", "isotonic" and "venn_abers" have numbers for every class. "auto"
+            chooses temperature, vector or matrix scaling by cross-validation. "latent" scales the latent Gaussian, so
+            that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.

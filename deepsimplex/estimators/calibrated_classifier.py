@@ -161,9 +161,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         y : array_like, shape [N] or [N, n]
             Labels as named in ``classes_``, or one-hot, in its order.
         method : str or Calibration
-            One of ``deepsimplex.calibration.CALIBRATIONS``: "temperature", the default, "bias_corrected_temperature",
-            "vector", "matrix", "platt", "isotonic", and "latent", which scales the latent Gaussians, for classifiers
-            that have them. A calibration that is given is copied.
+            One of ``deepsimplex.calibration.CALIBRATIONS``: "temperature", the default, which keeps the likeliest
+            class; "bias_corrected_temperature", "vector", "matrix", "platt", "isotonic", "venn_abers"; "auto", for
+            temperature, vector or matrix scaling by cross-validation; and "latent", which scales the latent Gaussians,
+            for classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
             Weights of the held-out samples.
 
