@@ -281,7 +281,7 @@ def test_callback_is_called_once():
 
 
 def test_served_in_double_precision(tmp_path):
-    """Of little noise and a long lengthscale, where single precision is .01 off."""
+    """Of little noise, where single precision is farther off."""
     rows = np.linspace(-1.0, 1.0, 40)[:, None] * [1.0, 0.5]
     classifier = ds.SimplexGaussianProcess().fit(rows, (rows[:, 0] > 0.3).astype(int))
     classifier.export(tmp_path / "served", input_dtype="float64")
