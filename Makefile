@@ -21,7 +21,7 @@ reproduce: $(VENV)/.installed
 	$(BIN)/python -m training.tables $(TABLE)
 
 test: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 2
 
 test-fast: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"

@@ -82,7 +82,7 @@ def test_invalid_groups_raise():
         (groups[1:], r"groups must have a value for each row of p; found shape \(59,\)"),
         (groups + 1, "groups must be those of the held-out samples, 0, 1; found 2"),
         (groups.astype(str), "groups must be those of the held-out samples, 0, 1; found '0'"),
-        (np.where(groups, np.nan, 0.0), "groups must not be NaN; found NaN in row 1"),
+        (np.where(groups, np.nan, 0.0), "groups must not be missing; found nan in row 1"),
     ]:
         with pytest.raises(ValueError, match=message):
             sets.predict(p, given)

@@ -252,7 +252,9 @@ class AfterTraining(CalibratedClassifier):
         """Return the likeliest class of each sample, [N], by calibrated probabilities."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def report(self, X: Any, y: ArrayLike, *, outside: Any = None, **options: Any) -> evaluation.Report:
+    def report(
+        self, X: Any, y: ArrayLike, *, groups: Any = None, outside: Any = None, **options: Any
+    ) -> evaluation.Report:
         """Score calibrated probabilities, and sets after ``conformalize``, against labels.
 
         Parameters
@@ -261,6 +263,8 @@ class AfterTraining(CalibratedClassifier):
             N samples that served neither for training nor for what was fitted after it.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
+        groups : array_like, shape [N], optional
+            Group of each sample, if ``conformalize`` had groups. Default None.
         outside : array_like, optional
             Samples of none of the classes. Default None.
         **options
@@ -272,7 +276,7 @@ class AfterTraining(CalibratedClassifier):
         """
         p, sets = self.predict_proba(X), self._after_training.prediction_sets
         others = None if outside is None else self.predict_proba(outside)
-        options |= {"outside": others, "sets": None if sets is None else sets.predict(p)}
+        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, groups)}
         return evaluation.report(self._labeled_arrays(X, y, None)[1], p, **options)
 
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:

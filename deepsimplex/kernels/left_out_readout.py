@@ -105,8 +105,8 @@ class LeftOutReadout:
                 whole = whole.spread(share)
         (a, g), offset, R = whole.minimize(penalty)
         u = t * scores / unit + c
-        slope = a + g * t * np.mean(expit(u) / np.logaddexp(0.0, np.maximum(u, LOWEST)))
-        if slope + np.mean(np.sum(R * directions, axis=1)) < 0.0:
+        gained = a * scores / unit + g * log_softplus(u) + scores @ directions @ R.T / unit
+        if np.vdot(scores - scores.mean(axis=1, keepdims=True), gained - gained.mean(axis=0)) < 0.0:
             # Where features tell nothing a left-out row is farthest from its label, which negative slopes would betray:
             # classes have their frequencies, with one row shared by all.
             a, g, R = 0.0, 0.0, np.zeros_like(R)
