@@ -40,7 +40,7 @@ SERVED = {
         "argmax, full": "bias_corrected_temperature",
         "softmax, isotropic": None,
         "prototypes": "platt",
-        "variational": "matrix",
+        "variational": None,
     },
 }
 
