@@ -86,26 +86,29 @@ class VennAbers(ProbabilityCalibration):
         """
         self._check_fitted()
         bounds = self._bounds(tf.constant(check_probabilities(p), tf.float64))
-        lower, upper = (bound.numpy() for bound in bounds)
+        lower, upper = 1.0 - bounds[0].numpy(), bounds[1].numpy()
         if lower.shape[1] > 1:
             return lower, upper
         return np.hstack([1.0 - upper, lower]), np.hstack([1.0 - lower, upper])
 
     def _bounds(self, p: Any) -> tuple[Any, Any]:
-        """Return lower and upper probabilities [N, n]; for two classes [N, 1], of the second."""
+        """Return one minus lower probabilities, and upper ones, [N, n]; for two classes [N, 1], of the second.
+
+        The difference is tabled: LiteRT's converter takes one from what was gathered, the wrong way round.
+        """
         check_columns(p, len(self.scores_))
         columns = tf.transpose(p[:, 1:] if p.shape[1] == 2 else p)
         scores = self.scores_.astype(p.dtype.as_numpy_dtype)
         below = scores.shape[1] - count_at_most(-scores[:, ::-1], -columns)
-        lower, upper = (
+        complement, upper = (
             tf.transpose(tf.gather(tf.constant(table, p.dtype), at, batch_dims=1))
-            for table, at in ((self.lower_, count_at_most(scores, columns)), (self.upper_, below))
+            for table, at in ((1.0 - self.lower_, count_at_most(scores, columns)), (self.upper_, below))
         )
-        return lower, upper
+        return complement, upper
 
     def _transform(self, p: Any, floor: float) -> Any:
-        lower, upper = self._bounds(p)
-        merged = upper / (1.0 - lower + upper)
+        complement, upper = self._bounds(p)
+        merged = upper / (complement + upper)
         if p.shape[1] == 2:
             return tf.concat([1.0 - merged, merged], axis=1)
         return merged / tf.reduce_sum(merged, axis=1, keepdims=True)
