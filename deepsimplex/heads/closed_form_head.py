@@ -501,7 +501,10 @@ class ClosedFormHead(Head):
 
     def load_own_variables(self, store: Any) -> None:
         """Load the weights, ``adapted``, and what ``forget`` recognizes samples by."""
-        names = (weight.name for weight in self.weights)
+        names = [weight.name for weight in self.weights]
+        M = len(store[str(names.index("squares"))])  # of a file of this head, which holds so many inducing rows
+        if self.inducing < M:
+            raise ValueError(f"inducing must be at least {M}, the inducing rows in the file; found {self.inducing}")
         arrays = {str(key): _with_rows(name, store[str(key)], self.inducing) for key, name in enumerate(names)}
         super().load_own_variables(arrays)
         self.signatures = np.asarray(store["signatures"])
