@@ -27,10 +27,10 @@ from deepsimplex.targets import TARGETS, Target
 _PROJECTIONS, _TOLERANCE = 4, 1e-5
 # Largest absolute value of features, whose squares must be finite.
 _LARGEST = 1e150
-# Axes of weights that have an element for each inducing row.
+# Axes that have an element for each inducing row, of the weights that have such; of "gram" once it is unpacked.
 _ROW_AXES = {
     **{"points": (1,), "squares": (0,), "loc_weights": (0,), "reduction": (0, 1), "reduction_sums": (0,)},
-    "moments": (0,),
+    **{"gram": (0, 1), "moments": (0,)},
 }
 # Signs and matrices C of ``LabelRegression.reduction_change``.
 _Changes = list[tuple[int, NDArray[np.float64]]]
@@ -430,8 +430,8 @@ class ClosedFormHead(Head):
         kernel = FeatureKernel(numbers[:4], lengthscale, linear, root, unit, center, scale, 1.0)
         points = np.ascontiguousarray(np.asarray(self.points, np.float64)[:, :M].T)
         regression = kernels.LabelRegression(kernel, points, self.num_classes)
-        gram = lapack.dtfttr(self.inducing, np.asarray(self.gram), uplo="L")[0]
-        regression.gram, regression.moments = kernels.symmetric(gram[:M, :M]), moments.copy()
+        regression.gram = kernels.symmetric(_unpacked(np.asarray(self.gram))[:M, :M])
+        regression.moments = moments.copy()
         regression.num_rows = int(num_rows)
         self._last = regression.solve(noise)
         return self._last
@@ -463,11 +463,11 @@ class ClosedFormHead(Head):
             "reduction": reduction,
             "reduction_sums": sums,
             "unit": np.array(unit),
-            "gram": lapack.dtrttf(regression.gram, uplo="L")[0],
             "moments": regression.moments,
         }
         for name, value in values.items():
             getattr(self, name).assign(_with_rows(name, value, self.inducing))
+        self.gram.assign(_packed(_with_rows("gram", regression.gram, self.inducing)))
         self.adapted, self._last = True, regression
 
     def predict(self, features: NDArray[np.float64]) -> LatentGaussian:
@@ -496,7 +496,7 @@ class ClosedFormHead(Head):
         super().save_own_variables(weights)
         M = int(self.kernel_numbers[9]) if self.adapted else 1
         for key, weight in weights.items():
-            store[key] = _with_rows(weight.name, np.asarray(weight), M)
+            store[key] = _resized(weight.name, np.asarray(weight), M)
         store["signatures"] = self.signatures
 
     def load_own_variables(self, store: Any) -> None:
@@ -505,7 +505,7 @@ class ClosedFormHead(Head):
         M = len(store[str(names.index("squares"))])  # of a file of this head, which holds so many inducing rows
         if self.inducing < M:
             raise ValueError(f"inducing must be at least {M}, the inducing rows in the file; found {self.inducing}")
-        arrays = {str(key): _with_rows(name, store[str(key)], self.inducing) for key, name in enumerate(names)}
+        arrays = {str(key): _resized(name, store[str(key)], self.inducing) for key, name in enumerate(names)}
         super().load_own_variables(arrays)
         self.signatures = np.asarray(store["signatures"])
 
@@ -545,17 +545,35 @@ class ClosedFormHead(Head):
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
 
 
+def _resized(name: str, weight: Any, rows: int) -> Any:
+    """Cut a weight as it is stored to its first inducing rows, or fill it up with rows without weight."""
+    if name == "gram":
+        return _packed(_with_rows(name, _unpacked(np.asarray(weight)), rows))
+    return _with_rows(name, weight, rows)
+
+
 def _with_rows(name: str, value: Any, rows: int) -> Any:
-    """Cut a weight to its first inducing rows, or fill it up with rows without weight."""
-    if name == "gram":  # a triangle in rectangular full packed format
-        size = int((2 * len(value)) ** 0.5)
-        square = lapack.dtfttr(size, np.asarray(value), uplo="L")[0]
-        return lapack.dtrttf(_with_rows("reduction", square, rows), uplo="L")[0]
-    for axis in _ROW_AXES.get(name, ()):
-        value = np.take(value, np.arange(min(rows, value.shape[axis])), axis)
-        missing = np.zeros((*value.shape[:axis], rows - value.shape[axis], *value.shape[axis + 1 :]), value.dtype)
-        value = np.concatenate([value, missing], axis)
-    return value
+    """Return the same of an unpacked weight."""
+    axes = _ROW_AXES.get(name, ())
+    shape = tuple(rows if axis in axes else size for axis, size in enumerate(value.shape))
+    if shape == value.shape:
+        return value
+    resized, common = (
+        np.zeros(shape, value.dtype),
+        tuple(slice(min(sizes)) for sizes in zip(shape, value.shape, strict=True)),
+    )
+    resized[common] = value[common]
+    return resized
+
+
+def _packed(gram: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the lower triangle of a matrix [M, M] in rectangular full packed format, [M (M + 1) / 2]."""
+    return np.asarray(lapack.dtrttf(gram, uplo="L")[0])
+
+
+def _unpacked(packed: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a matrix [M, M] whose lower triangle was packed."""
+    return np.asarray(lapack.dtfttr(int((2 * len(packed)) ** 0.5), packed, uplo="L")[0])
 
 
 def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
