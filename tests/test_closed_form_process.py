@@ -70,6 +70,14 @@ def test_choice_does_not_overfit_fifty_rows(distance):
     assert np.mean(test) < np.log(3) + 0.05
 
 
+def test_curves_that_are_flat_where_most_rows_lie_keep_the_features():
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(1400, 3))
+    labels = np.sin(3.0 * features[:, 0]) > 0
+    classifier = ds.SimplexGaussianProcess().fit(features[:1000], labels[:1000])
+    assert classifier.score(features[1000:], labels[1000:]) > 0.95
+
+
 def test_choice_can_be_read(classifier):
     assert set(classifier.kernel_) == {"name", "lengthscale", "linear", "noise"}
     assert classifier.kernel_["name"] in ("rbf", "matern12", "matern32", "matern52")

@@ -1,7 +1,7 @@
 """A softmax of affine and logarithmic scores, fitted by the likelihood of left-out rows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,16 +104,15 @@ class LeftOutReadout:
             if _choose_penalty(spread, [penalty])[1] < (1.0 + _TOLERATED) * loss:
                 whole = whole.spread(share)
         (a, g), offset, R = whole.minimize(penalty)
-        u = t * scores / unit + c
-        gained = a * scores / unit + g * log_softplus(u) + scores @ directions @ R.T / unit
-        if np.vdot(scores - scores.mean(axis=1, keepdims=True), gained - gained.mean(axis=0)) < 0.0:
-            # Where features tell nothing a left-out row is farthest from its label, which negative slopes would betray:
-            # classes have their frequencies, with one row shared by all.
-            a, g, R = 0.0, 0.0, np.zeros_like(R)
-            offset = np.log(labels.sum(axis=0) + 1.0 / labels.shape[1])
-            offset -= offset.mean()
-        numbers = np.array([a / unit, g, t / unit, c])
-        return cls(numbers, offset, R @ directions.T / unit, float(penalty))
+        fitted = cls(np.array([a / unit, g, t / unit, c]), offset, R @ directions.T / unit, float(penalty))
+        logits = fitted.logits(scores)
+        if np.vdot(scores - scores.mean(axis=1, keepdims=True), logits - logits.mean(axis=0)) >= 0.0:
+            return fitted
+        # Where features tell nothing a left-out row is farthest from its label, which falling logits would betray:
+        # classes have their frequencies, with one row shared by all.
+        offset = np.log(labels.sum(axis=0) + 1.0 / labels.shape[1])
+        constant = np.array([0.0, 0.0, t / unit, c])
+        return replace(fitted, numbers=constant, offset=offset - offset.mean(), matrix=np.zeros_like(fitted.matrix))
 
     def logits(self, scores: Array) -> Array:
         """Logarithms of the probabilities up to a constant of the row, [N, n]."""
