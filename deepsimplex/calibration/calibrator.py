@@ -181,6 +181,19 @@ def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
         )
 
 
+def padded_table(rows: Sequence[ArrayLike]) -> NDArray[np.float64]:
+    """Return rows of numbers as a table of at least two columns, shorter ones continued by their last number.
+
+    Examples
+    --------
+    >>> padded_table([[1.0, 2.0], [3.0]]).tolist()
+    [[1.0, 2.0], [3.0, 3.0]]
+    """
+    arrays = [np.asarray(row, np.float64) for row in rows]
+    columns = max([2, *map(len, arrays)])
+    return np.stack([np.pad(row, (0, columns - len(row)), mode="edge") for row in arrays])
+
+
 def uninformative(samples: int, chance: str) -> ValueError:
     """Return the error for held-out samples whose classes are no likelier under p than by ``chance``."""
     return ValueError(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.portable_operations import count_at_most
-from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns, padded_table
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -55,8 +55,8 @@ class IsotonicCalibration(ProbabilityCalibration):
         check_all_classes(y, n, "IsotonicCalibration")
         classes = [1] if n == 2 else range(n)
         curves = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
-        self.inputs_ = _table([curve.X_thresholds_ for curve in curves])
-        self.outputs_ = _table([curve.y_thresholds_ for curve in curves])
+        self.inputs_ = padded_table([curve.X_thresholds_ for curve in curves])
+        self.outputs_ = padded_table([curve.y_thresholds_ for curve in curves])
 
     def _transform(self, p: Any, floor: float) -> Any:
         n = p.shape[1]
@@ -67,12 +67,6 @@ class IsotonicCalibration(ProbabilityCalibration):
             return tf.concat([1.0 - mapped, mapped], axis=1)
         total = tf.reduce_sum(mapped, axis=1, keepdims=True)
         return tf.where(total > 0, tf.math.divide_no_nan(mapped, total), 1.0 / n)
-
-
-def _table(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return curves as rows of equal length, at least two, by repeating the last point."""
-    longest = max([2, *map(len, curves)])
-    return np.stack([np.pad(np.asarray(curve, np.float64), (0, longest - len(curve)), mode="edge") for curve in curves])
 
 
 def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:

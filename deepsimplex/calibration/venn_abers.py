@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.portable_operations import count_at_most
 from deepsimplex._utils.validation import check_probabilities
-from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns, padded_table
 
 # Follows the scores of a class with fewer different ones than others: above every probability.
 _BEYOND = 2.0
@@ -74,10 +74,7 @@ class VennAbers(ProbabilityCalibration):
             upper.append(np.append(_with_another_event(counts, events), 1.0))
         longest = max(map(len, scores))
         self.scores_ = np.stack([np.pad(row, (0, longest - len(row)), constant_values=_BEYOND) for row in scores])
-        self.lower_, self.upper_ = (
-            np.stack([np.pad(row, (0, longest + 1 - len(row)), mode="edge") for row in table])
-            for table in (lower, upper)
-        )
+        self.lower_, self.upper_ = padded_table(lower), padded_table(upper)
 
     def probability_intervals(self, p: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lower and the upper probability of every class, both [N, n], for class probabilities [N, n].
