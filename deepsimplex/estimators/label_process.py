@@ -26,7 +26,8 @@ _MATRICES = 12
 # Bound of clipped columns, and the value beyond which they are on it; a normal distribution's distance of quartiles in
 # standard deviations, and what is no more than round-off of a column whose largest number is one.
 _BOUND, _FARTHEST, _QUARTILES, _ROUND_OFF = 3.0, 1e6, 1.349, 1e-14
-# Steps of a column: one for so many rows, at least and at most so many; and columns that all steps make up at most.
+# Steps of a column: one for so many rows, at least and at most so many; fewer, but at least one, where the steps of all
+# columns would be more than the last number.
 _ROWS_OF_STEP, _FEWEST_STEPS, _MOST_STEPS, _STEP_COLUMNS = 50, 4, 16, 2000
 # Least width of a step, in standard deviations of the column.
 _NARROWEST = 0.05

@@ -112,17 +112,17 @@ def load(filepath: str | os.PathLike[str]) -> Any:
         return load_model(filepath)
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
-    with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-        if {"classes.npy", "probe.npy", "after_training.npy"} & {*archive.namelist()}:
-            raise ValueError(
-                f"filepath: {str(path)!r} holds what was fitted after training, without its classifier: load it by "
-                "AfterTraining.load(filepath, classifier)"
-            )
     try:
         return _restore(load_arrays(path, KEY))
     except PermissionError:
         raise
     except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
+        with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+            if {"classes.npy", "probe.npy", "after_training.npy"} & {*archive.namelist()}:
+                raise ValueError(
+                    f"filepath: {str(path)!r} holds what was fitted after training, without its classifier: load it by "
+                    "AfterTraining.load(filepath, classifier)"
+                ) from error
         raise ValueError(
             f"filepath: {str(path)!r} is damaged, or no classifier of this version ({type(error).__name__}: {error}); "
             "save the classifier again or restore a copy"
