@@ -19,6 +19,7 @@ from sklearn.metrics import get_scorer, log_loss
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 import deepsimplex as ds
@@ -219,6 +220,11 @@ class Votes:
         ({"classifier": make_pipeline(LogisticRegression())}, NotFittedError, "classifier must be fitted; found Pipel"),
         ({"classifier": Votes([], fit=None)}, NotFittedError, r"must be fitted; found Votes\(\), without classes_"),
         ({"classifier": LogisticRegression}, TypeError, "classifier must have predict_proba, .* found <class"),
+        (
+            {"classifier": DecisionTreeClassifier().fit([[0], [1]], [[0, 1], [1, 0]])},
+            ValueError,
+            "classifier must predict one label of each sample; found 2",
+        ),
         ({"classifier": LinearRegression()}, TypeError, "classifier must have predict_proba, .* LinearRegression"),
         ({"classifier": np.eye(2)}, TypeError, r"Probabilities alone: AfterTraining\(classes=names\)"),
         ({"classifier": Votes([], classes_=["a"])}, ValueError, r"classes must be at least 2; found \['a'\]"),

@@ -1,5 +1,6 @@
 """Risk control: guarantees over simulated draws, against formulas written out, and errors."""
 
+import json
 import math
 
 import numpy as np
@@ -83,6 +84,12 @@ def test_conformal_threshold_equals_search_written_out():
     safe = [t for t in thresholds if (np.sum(of_class < t) + 1) / (len(of_class) + 1) <= 0.2]
     assert control.threshold_ == safe[-1]
     np.testing.assert_array_equal(control.predict(p), p[:, 2] >= safe[-1])
+    names = ["healthy", "ill", "dead"]
+    by_name = RiskControl(0.2, "false_negative_rate", method="conformal", thresholds=thresholds, positive="dead")
+    by_name.fit(p, np.array(names)[y], classes=names)
+    assert (by_name.threshold_, by_name.positive_) == (control.threshold_, 2)
+    again = RiskControl.from_config(json.loads(json.dumps(by_name.get_config())))
+    np.testing.assert_array_equal(again.predict(p), control.predict(p))
 
 
 def test_p_values_of_hoeffding_and_bentkus():
@@ -121,7 +128,7 @@ def test_invalid_risk_control_raises():
             RiskControl(0.001, "miscoverage"),
             r"no threshold is safe for bound = 0\.001: the risk at the safest, 0, is 0 for the 60",
         ),
-        (RiskControl(0.1, "false_negative_rate", positive=3), r"positive must be a class of p, below 3; found 3"),
+        (RiskControl(0.1, "false_negative_rate", positive=3), r"positive must be a class of p, among 0, 1, 2; found 3"),
         (RiskControl(0.1, lambda p, y, t: 5.0 * (p.max(axis=1) < t), thresholds=[1.0]), r"losses in \[0, 1\]; found 5"),
         (RiskControl(0.1, lambda p, y, t: y[1:] / 2, thresholds=[1.0]), "losses of risk must have 60 rows"),
         (RiskControl(0.5, asks_cost, method="conformal", thresholds=[0.9, 0.5]), "losses that do not fall along"),

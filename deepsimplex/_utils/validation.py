@@ -18,8 +18,17 @@ ROUNDING = 1e-6
 
 MOST_CLASSES = 2**20
 """Largest number of classes: higher labels are likely a mistake, and arrays get a column for every class."""
-# What NumPy and pandas write for missing values.
-_MISSING = ("None", "nan", "<NA>", "NaT")
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is what Python, NumPy or pandas have for a missing one.
+
+    Examples
+    --------
+    >>> [is_missing(value) for value in (None, float("nan"), "nan", 0)]
+    [True, True, False, False]
+    """
+    return str(value) in ("None", "nan", "<NA>", "NaT") and not isinstance(value, str)
 
 
 def _shown(value: Any) -> str:
@@ -452,10 +461,7 @@ def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of
     # Of a list of numbers and text NumPy makes text.
     values = array if hasattr(groups, "dtype") or array.dtype.kind != "U" else np.asarray(groups, dtype=object)
     is_object = values.dtype.kind == "O"
-    is_missing = (
-        [str(value) in _MISSING and not isinstance(value, str) for value in values] if is_object else values != values
-    )
-    if missing := np.flatnonzero(is_missing).tolist():
+    if missing := np.flatnonzero([is_missing(value) for value in values] if is_object else values != values).tolist():
         raise ValueError(
             f"groups must not be missing; found {values[missing[0]]} in row {missing[0]}. Samples alone are groups, too"
         )

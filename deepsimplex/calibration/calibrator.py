@@ -116,7 +116,8 @@ class ProbabilityCalibration(Calibration):
         y : array_like, shape [N] or [N, 1]
             True classes: numbers 0..n-1, or names that ``classes`` holds.
         sample_weight : array_like, shape [N], optional
-            Not negative; samples of weight 0 are left out.
+            Not negative; samples of weight 0 are left out. A weight of 2 is the sample twice: what depends on the
+            number of samples, as penalties and Venn-Abers intervals do, takes their sum for it.
         classes : sequence of length n, optional
             The name of each column of ``p``: ``model.classes_``.
 

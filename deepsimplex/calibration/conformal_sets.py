@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import (
@@ -182,7 +183,7 @@ class ConformalSets(Fitted):
     def _thresholds_of(self, groups: ArrayLike | None, rows: int) -> NDArray[np.float64]:
         """Return the thresholds of every row, [N, 1] or [N, n], or without groups those of all, [1] or [n]."""
         known = {group: i for i, group in enumerate(self.groups_.tolist())}
-        names = ", ".join(map(repr, known))
+        names = listed(map(repr, known), 5)
         if groups is None and known:
             raise ValueError(
                 f"groups must be given: every group, {names}, has a threshold. An export has no input of groups, and "
@@ -219,8 +220,8 @@ class ConformalSets(Fitted):
 def _group_values(groups: ArrayLike, rows: int) -> NDArray[Any]:
     """Return groups [N] as an array of numbers or of text."""
     values = check_groups(groups, rows, "row of p")
-    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values):
-        values = values.astype(str)
+    if values.dtype.kind == "O":
+        values = np.array(values.tolist())
     if values.dtype.kind not in "biufU":
         raise TypeError(f"groups must be names or numbers; found dtype {values.dtype}")
     return values

@@ -7,14 +7,15 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.validation import (
     check_array,
     check_choice,
+    check_class_names,
     check_labels_and_probabilities,
     check_number,
     check_probabilities,
-    check_whole,
 )
 
 Risk = Literal["selective_error", "miscoverage", "false_negative_rate"]
@@ -55,12 +56,14 @@ class RiskControl(Fitted):
     thresholds : array_like, optional
         In the order of risk, safest first; a callable needs them. Default None: 242 from 0 to nearly 1, for
         "selective_error" from nearly 1 to 0.
-    positive : int
-        Class number for "false_negative_rate". Default 1.
+    positive : int or label
+        Class for "false_negative_rate": its number, or its name if ``fit`` gets ``classes``. Default 1.
 
     Attributes
     ----------
     threshold_ : float
+    positive_ : int
+        Number of the class ``positive``; None without "false_negative_rate".
     risk_ : float
         Risk at the threshold on the held-out samples; lower than ``bound``.
 
@@ -95,7 +98,8 @@ class RiskControl(Fitted):
     (True, True)
     """
 
-    fitted_attributes = ("threshold_", "risk_")
+    fitted_attributes = ("positive_", "threshold_", "risk_")
+    positive_: int | None
     threshold_: float
     risk_: float
 
@@ -106,7 +110,7 @@ class RiskControl(Fitted):
         delta: float = 0.1,
         method: Method = "learn_then_test",
         thresholds: ArrayLike | None = None,
-        positive: int = 1,
+        positive: Any = 1,
     ) -> None:
         self.bound = check_number(bound, "bound", 0, below=1)
         self.risk = risk if callable(risk) else check_choice(risk, "risk", get_args(Risk), "a callable or one of")
@@ -120,7 +124,7 @@ class RiskControl(Fitted):
         if thresholds is None and callable(risk):
             raise ValueError("thresholds must be given, safest first, for a risk that is a callable")
         self.thresholds = None if thresholds is None else check_array(thresholds, "thresholds", "[T]", least=1)
-        self.positive = check_whole(positive, "positive", 0)
+        self.positive = positive
 
     def fit(self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> Self:
         """Fit the threshold to class probabilities [N, n] of held-out samples and their labels [N].
@@ -129,6 +133,10 @@ class RiskControl(Fitted):
         names that ``classes`` holds, the name of each column of ``p``.
         """
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
+        names = check_class_names(classes, probabilities.shape[1])
+        if self.risk == "false_negative_rate" and self.positive not in names:
+            raise ValueError(f"positive must be a class of p, among {listed(names)}; found {self.positive!r}")
+        self.positive_ = names.index(self.positive) if self.risk == "false_negative_rate" else None
         thresholds = self.thresholds
         if thresholds is None:
             thresholds = _GRID[::-1] if self.risk == "selective_error" else _GRID
@@ -180,10 +188,8 @@ class RiskControl(Fitted):
             return np.where(decided, np.argmax(p, axis=1) != y, np.nan)
         if self.risk == "miscoverage":
             return np.where(p[np.arange(len(y)), y] >= thresholds[:, np.newaxis], 0.0, 1.0)
-        if self.positive >= p.shape[1]:
-            raise ValueError(f"positive must be a class of p, below {p.shape[1]}; found {self.positive}")
-        missed = p[:, self.positive] < thresholds[:, np.newaxis]
-        return np.where(y == self.positive, missed, np.nan)
+        missed = p[:, self.positive_] < thresholds[:, np.newaxis]
+        return np.where(y == self.positive_, missed, np.nan)
 
     def predict(self, p: ArrayLike) -> NDArray[np.bool_]:
         """Return the decisions for class probabilities [N, n] at the fitted threshold.
@@ -206,7 +212,7 @@ class RiskControl(Fitted):
         if self.risk == "selective_error":
             return np.asarray(probabilities.max(axis=1) >= self.threshold_)
         reached = probabilities >= self.threshold_
-        return np.asarray(reached if self.risk == "miscoverage" else reached[:, self.positive])
+        return np.asarray(reached if self.risk == "miscoverage" else reached[:, self.positive_])
 
 
 def p_values_of_risk(

@@ -170,6 +170,10 @@ class AfterTraining(CalibratedClassifier):
             if hasattr(classifier, "fit") and not isinstance(classifier, keras.Model):
                 raise NotFittedError(f"classifier must be fitted; found {_shown(classifier)}, without classes_")
             return None
+        if isinstance(known, list) and np.ndim(known[0]):
+            raise ValueError(
+                f"classifier must predict one label of each sample; found {len(known)}. Wrap a classifier of each"
+            )
         return np.asarray(known).tolist()
 
     @property
@@ -191,6 +195,7 @@ class AfterTraining(CalibratedClassifier):
         super().set_params(**params)
         components = self._after_training
         components.remove("set_params")
+        self.__dict__.pop("floor_", None)
         return self._store(components)
 
     def fit(self, X: Any = None, y: Any = None, **options: Any) -> NoReturn:

@@ -447,7 +447,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Add rows, as if ``fit`` had seen them: kernel, noise and readout stay as they are.
+        """Add rows, as if ``fit`` had seen them, but for its choices: kernel, noise, readout, columns' units and steps.
 
         While all rows are inducing ones and there is room, new ones are too. ``loo_proba_`` and ``loo_score_`` are
         removed, and so, with a warning, are density, calibration and sets.
@@ -474,10 +474,11 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
 
     @available_if(lambda self: self._is_closed_form)
     def forget(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Remove rows, exactly as if ``fit`` had not seen them, but for its choice of kernel, noise and readout.
+        """Remove rows, exactly as if ``fit`` had not seen them, but for its choices.
 
-        Nothing of them is left in the classifier: ``loo_proba_`` and ``loo_score_`` are removed, and so, with a
-        warning, are density, calibration and sets.
+        These are kernel, noise, readout, and the units, steps (quantiles) and range of the columns: numbers about all
+        rows, which ``fit`` without the removed ones makes anew. The rows themselves, ``loo_proba_`` and ``loo_score_``
+        are removed, and so, with a warning, are density, calibration and sets.
 
         Parameters
         ----------
