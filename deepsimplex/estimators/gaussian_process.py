@@ -504,6 +504,15 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels)}")
         return ArraySamples(features, labels.values, check_sample_weight(sample_weight, len(features)))
 
+    def _left_out_outputs(self, X: Any, y: Any) -> tuple[dict[str, Any], NDArray[np.int64]]:
+        if not self._is_closed_form:
+            return super()._left_out_outputs(X, y)
+        X, labels, _ = self._labeled_arrays(X, y, None)
+        posterior = self._label_posterior
+        left_out = posterior.head.leave_out(posterior.feature_samples(self._labeled_samples(X, y, None)))
+        latent = LatentGaussian(left_out.loc, left_out.scale)
+        return {"probabilities": self._readout.predict(latent), "latent": latent, "readout": self._readout}, labels
+
     def _changed(self, cause: str, posterior: LabelPosterior) -> Self:
         """Replace the posterior, and remove what was fitted to the one before."""
         after_training = self._after_training

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
+from scipy.spatial import cKDTree
 
 from deepsimplex import kernels
 from deepsimplex._utils.messages import warn_caller
@@ -264,10 +265,16 @@ class ClosedFormHead(Head):
         Raises
         ------
         ValueError
-            For a head that is not solved, and as ``solve``.
+            For a head that is not solved, for a sample that it was not solved with, and as ``solve``.
         """
-        regression, parts, counts = self.regression, [], []
+        regression, parts = self.regression, []
+        counts: list[NDArray[np.bool_]] = []
+        self._check_signatures("leave_out")
+        known = cKDTree(self.signatures)
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), backbone):
+            distances, _ = known.query(self._signatures(features, labels), p=np.inf)
+            if (other := distances > _TOLERANCE * np.linalg.norm(features, axis=1)).any():
+                raise _unknown_row(sum(len(rows) for rows in counts) + int(np.argmax(other)))
             counts.append(counted)
             Y = one_hot(labels, self.num_classes)
             parts.append((*regression.leave_out(regression.basis(features), Y), Y))
@@ -357,18 +364,14 @@ class ClosedFormHead(Head):
             For a head that is not solved, for a sample that it was not solved with, and for all its samples.
         """
         regression, signatures = self.regression, self.signatures
-        if len(signatures) != regression.num_rows:
-            raise ValueError(
-                "forget recognizes samples by what get_weights of a head alone does not hold: copy the head by a file, "
-                "or by get_weights of its classifier"
-            )
+        self._check_signatures("forget")
         changes: _Changes | None = []
         for features, labels, _ in self._features(_labeled(x, y, sample_weight), backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
                 if not len(distances) or distances.min() > tolerance[row]:
-                    raise ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
+                    raise _unknown_row(row)
                 signatures = np.delete(signatures, distances.argmin(), axis=0)
             changes = _change(regression, features, one_hot(labels, self.num_classes), changes, sign=-1)
             U = regression.kernel.transform(features)
@@ -383,6 +386,13 @@ class ClosedFormHead(Head):
         self.signatures = signatures
         self._set_weights(regression, float(self.unit), changes)
         return self
+
+    def _check_signatures(self, method: str) -> None:
+        if len(self.signatures) != self.regression.num_rows:
+            raise ValueError(
+                f"{method} recognizes samples by what get_weights of a head alone does not hold: copy the head by a "
+                "file, or by get_weights of its classifier"
+            )
 
     def with_inducing(self, inducing: int) -> "ClosedFormHead":
         """Return a copy of a solved head with room for another number of inducing rows, at least as many as it has."""
@@ -543,6 +553,10 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def _unknown_row(row: int) -> ValueError:
+    return ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
 
 
 def _resized(name: str, weight: Any, rows: int) -> Any:
