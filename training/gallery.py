@@ -1,15 +1,12 @@
 """Every figure of ``ds.plots``, drawn from real data: digits, iris and wine, with seeds and small models.
 
-    python -m training.gallery [--output build/gallery] [NAME ...]
+    python -m training.gallery [--output docs/pictures] [NAME ...]
 
-Writes a PNG for each entry, and ``index.html`` that shows them; prints each file and the seconds it took, with those of
-learning what it draws, once for all that draw it. ``training/pictures`` holds ``reliability_band.png`` and
-``simplex.png`` of the documentation as this writes them.
+Writes a PNG for each entry, which docs/gallery.md shows; prints each file and the seconds it took, with those of
+learning what it draws, once for all that draw it.
 """
 
 import functools
-import html
-import inspect
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
 
-FOLDER = Path("build/gallery")
+FOLDER = Path("docs/pictures")
 
 
 @functools.cache
@@ -215,34 +212,11 @@ def plot_name(entry: str) -> str:
     return max((name for name in ds.plots.__all__ if entry.startswith(name)), key=len)
 
 
-def index(names: list[str]) -> str:
-    """The page that shows the pictures of these entries."""
-    figures = []
-    for name in names:
-        plot = plot_name(name)
-        purpose = (inspect.getdoc(getattr(ds.plots, plot)) or "").split("\n")[0]
-        caption = " Here: ".join(filter(None, [purpose, inspect.getdoc(ENTRIES[name])]))
-        figures.append(
-            f'<figure id="{name}"><img src="{name}.png" alt="{html.escape(purpose)}">\n'
-            f"<figcaption><code>ds.plots.{plot}</code>: {html.escape(caption)}</figcaption></figure>"
-        )
-    style = (
-        "body{font-family:sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}"
-        "figure{margin:0 0 3rem}img{max-width:100%;margin-bottom:.6rem}"
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>deepsimplex: gallery</title>'
-        f"<style>{style}</style></head>\n<body><h1>Figures of deepsimplex</h1>\n"
-        + "\n".join(figures)
-        + "\n</body></html>\n"
-    )
-
-
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="entries to draw; all by default")] = None,
     output: Annotated[Path, typer.Option(help="folder to write to")] = FOLDER,
 ) -> None:
-    """Draw the figures and the page that shows them."""
+    """Draw the figures."""
     chosen = names or list(ENTRIES)
     for name in chosen:
         if name not in ENTRIES:
@@ -253,9 +227,6 @@ def main(
         path = output / f"{name}.png"
         ENTRIES[name]().savefig(path)
         print(f"{path}  {time.perf_counter() - begun:.1f} s", flush=True)
-    page = output / "index.html"
-    page.write_text(index(chosen), encoding="utf-8")
-    print(page)
 
 
 if __name__ == "__main__":
