@@ -191,3 +191,28 @@ def test_pages_open_from_disk(driver, site):
     ((_, width),) = driver.execute_script(WIDTHS)
     assert width > 200
     assert "Where to read on" in text_of(driver)
+
+
+TOO_WIDE = """
+const wide = (one) => one.scrollWidth > one.clientWidth + 1;
+const code = arguments[0] ? [...document.querySelectorAll("article pre > code")].filter(wide) : [];
+return [...code, ...[document.documentElement].filter(wide)].map((one) => one.innerText.slice(0, 80));
+"""
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_is_cut_at_the_width_of_a_desk_and_of_a_phone(driver, site, width):
+    """Code scrolls on a phone, and in executed notebooks, which print long lines."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for page in sorted(site.rglob("*.html")):
+            driver.get(page.as_uri())
+            fits = width > 500 and page.parent.name != "notebooks"
+            assert driver.execute_script(TOO_WIDE, fits) == [], page
+            pictures = driver.execute_script("return [...document.images].map((one) => one.alt)")
+            assert all(pictures), page
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
