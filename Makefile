@@ -16,6 +16,7 @@ demo: $(VENV)/.installed
 
 figures: $(VENV)/.installed
 	$(BIN)/python -m training.gallery
+	$(BIN)/python -m training.unknown_pieces
 
 # Of the pages, from training/results.
 tables: $(VENV)/.installed
