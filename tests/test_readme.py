@@ -13,7 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "docs" / "getting_started.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("index", "getting_started")),
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+]
 
 
 class Example(NamedTuple):

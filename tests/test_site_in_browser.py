@@ -190,7 +190,7 @@ def test_pages_open_from_disk(driver, site):
     open_page(driver, f"{site.as_uri()}/index.html")
     ((_, width),) = driver.execute_script(WIDTHS)
     assert width > 200
-    assert "Where to read on" in text_of(driver)
+    assert "New here" in text_of(driver)
 
 
 TOO_WIDE = """

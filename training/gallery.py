@@ -49,6 +49,18 @@ def network_outputs() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], ds.Late
 
 
 @functools.cache
+def wine_latents() -> tuple[ds.LatentGaussian, ds.LatentGaussian, NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Targets of wines by distances, the Gaussians and probabilities of 12 others, and the labels of both."""
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:, :2]  # two columns leave something to doubt
+    order = np.random.default_rng(3).permutation(len(y))
+    train, test = order[:-12], order[-12:]
+    classifier = ds.SimplexGaussianProcess("casimac").fit(X[train], y[train])
+    targets = ds.targets.CASIMAC("euclidean").fit_transform(X[train], y[train])
+    return targets, classifier.predict_latent(X[test]), y[train], y[test], classifier.predict_proba(X[test])
+
+
+@functools.cache
 def forest() -> tuple[NDArray[Any], NDArray[Any], list[str]]:
     """Labels of wine, class probabilities of a forest that did not see them, and names."""
     data = load_wine()
@@ -104,6 +116,16 @@ def latent_space() -> Figure:
 def latent_space_of_three() -> Figure:
     _, y, _, latent, scores = network_outputs()
     return ds.plots.latent_space(latent, y, only=[1, 8, 9], scores=scores)
+
+
+def latent_space_of_targets() -> Figure:
+    targets, _, y, _, _ = wine_latents()
+    return ds.plots.latent_space(targets, y, only=[0, 1, 2])
+
+
+def latent_space_of_gaussians() -> Figure:
+    _, latent, _, y, _ = wine_latents()
+    return ds.plots.latent_space(latent, y, only=[0, 1, 2], level=0.5)
 
 
 def learning_curves() -> Figure:
@@ -180,6 +202,11 @@ def simplex_of_four() -> Figure:
     return ds.plots.simplex(p, y[200:], class_names=[str(name) for name in classes])
 
 
+def simplex_of_readout() -> Figure:
+    _, _, _, y, p = wine_latents()
+    return ds.plots.simplex(p, y)
+
+
 def uncertain_images() -> Figure:
     x, y, p, latent, scores = network_outputs()
     return ds.plots.uncertain_images(x, p, y, latent=latent, scores=scores)
@@ -192,6 +219,8 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "decision_regions": decision_regions,
     "decision_regions_mixed": decision_regions_mixed,
     "latent_space": latent_space,
+    "latent_space_of_gaussians": latent_space_of_gaussians,
+    "latent_space_of_targets": latent_space_of_targets,
     "latent_space_of_three": latent_space_of_three,
     "learning_curves": learning_curves,
     "prediction_sets": prediction_sets,
@@ -203,6 +232,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "risk_coverage": risk_coverage,
     "simplex": simplex,
     "simplex_of_four": simplex_of_four,
+    "simplex_of_readout": simplex_of_readout,
     "uncertain_images": uncertain_images,
 }
 
