@@ -4,6 +4,8 @@ import ast
 import graphlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -169,6 +171,24 @@ def test_public_names_are_sorted_and_complete() -> None:
         assert getattr(deepsimplex, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         deepsimplex.nothing  # noqa: B018
+
+
+def test_evaluation_and_command_line_import_no_tensorflow() -> None:
+    """Once Keras is imported, it finds the classes of saved objects."""
+    program = """
+import sys
+import deepsimplex.evaluation, deepsimplex.geometry, deepsimplex.cli
+assert not {"keras", "tensorflow", "pandas", "scipy.stats"} & set(sys.modules)
+import keras
+for name in ("SimplexClassifier", "CASIMAC", "ConformalSets", "VariationalGaussianProcess", "ArgmaxReadout"):
+    assert keras.saving.get_registered_object("deepsimplex>" + name)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)  # not of the server, which has imported TensorFlow
+
+
+@pytest.mark.parametrize("first", ["import deepsimplex.targets", "from deepsimplex.calibration import ConformalSets"])
+def test_keras_finds_saved_classes_after_import_of_one_room(first: str) -> None:
+    run(f"{first}\nimport keras\nassert keras.saving.get_registered_object('deepsimplex>SimplexClassifier')")
 
 
 @pytest.mark.slow
