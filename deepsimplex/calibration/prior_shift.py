@@ -65,8 +65,9 @@ class PriorShift(Fitted):
     -----
     Of probabilities p_k, calibrated for frequencies q, those for frequencies w are p_k w_k / q_k, normalized. Unknown w
     maximize the likelihood of unlabeled samples, sum_i log sum_k p_ik w_k / q_k, which is concave, by expectation
-    maximization (Saerens, Latinne, Decaestecker 2002). Probabilities should be calibrated by bias-corrected temperature
-    scaling first (Alexandari, Kundaje, Shrikumar 2020); q is their mean over held-out samples.
+    maximization (Saerens, Latinne, Decaestecker 2002). One more sample, of all classes in the shares q, keeps classes
+    that no sample resembles possible. Probabilities should be calibrated by bias-corrected temperature scaling first
+    (Alexandari, Kundaje, Shrikumar 2020); q is their mean over held-out samples.
 
     The test is the likelihood ratio test of w = q. Its null distribution is that of 400 samples drawn from the
     unlabeled ones with probabilities in proportion to 1 / sum_k p_ik w_k / q_k, which gives them the frequencies q,
@@ -197,14 +198,14 @@ def _shares(numbers: ArrayLike, name: str, n: int | None = None) -> Array:
 def _maximize(
     p: Array, counts: Array, q: Array, start: Array, tolerance: float = _TOLERANCES[1], steps: int = _STEPS[1]
 ) -> Array:
-    """Return the likeliest frequencies [n, B], by expectation maximization from a start [n, 1] or [n, B].
+    """Return the likeliest frequencies [n, B] with one more sample, by expectation maximization from a start [n, B].
 
     Samples p [N, n] count as often as ``counts`` [N, B] say, and q [n, B] are the frequencies that p is calibrated for.
     """
-    w, total = np.broadcast_to(start / start.sum(axis=0), q.shape), counts.sum(axis=0)
+    w, total = np.broadcast_to(start / start.sum(axis=0), q.shape), counts.sum(axis=0) + 1.0
     for _ in range(steps):
         ratio = w / q
-        fitted = ratio * (p.T @ (counts / np.maximum(p @ ratio, _LEAST))) / total
+        fitted = (ratio * (p.T @ (counts / np.maximum(p @ ratio, _LEAST))) + q / q.sum(axis=0)) / total
         change = np.abs(fitted - w).max()
         w = fitted
         if change < tolerance:

@@ -9,13 +9,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.messages import listed
 from deepsimplex._utils.validation import (
     check_array,
     check_choice,
     check_class_names,
     check_labels_and_probabilities,
     check_number,
+    check_positive,
     check_probabilities,
 )
 from deepsimplex.calibration.decision_rule import DecisionRule
@@ -146,7 +146,8 @@ class RiskControl(DecisionRule):
         names that ``classes`` holds, the name of each column of ``p``.
         """
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
-        self.positive_ = self._positive_class(check_class_names(classes, probabilities.shape[1]))
+        names = check_class_names(classes, probabilities.shape[1])
+        self.positive_ = check_positive(self.positive, names) if self.risk == "false_negative_rate" else None
         thresholds: Any = self.thresholds
         if self.risk == "selective_error":
             pilot = np.arange(len(labels)) % _PILOT == 0
@@ -177,15 +178,6 @@ class RiskControl(DecisionRule):
         last = int(np.flatnonzero(safe)[-1])
         self.threshold_, self.risk_ = float(thresholds[last]), float(risks[last])
         return self
-
-    def _positive_class(self, names: tuple[Any, ...]) -> int | None:
-        """Return the number of the class ``positive`` among names, of which text leaves numbers for numbers."""
-        if self.risk != "false_negative_rate":
-            return None
-        numbers = range(len(names)) if all(isinstance(name, str) for name in names) else ()
-        if self.positive not in (*names, *numbers):
-            raise ValueError(f"positive must be a class of p, among {listed(names)}; found {self.positive!r}")
-        return names.index(self.positive) if self.positive in names else int(self.positive)
 
     def _scores(self, p: NDArray[Any], y: NDArray[np.int64]) -> NDArray[Any]:
         """Return the probabilities [m] that should reach the threshold, of the samples that count."""
