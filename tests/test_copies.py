@@ -44,7 +44,7 @@ def make(x=X, density=None, calibration=None, priors=False, sets=None, rule=None
     if priors:
         model.set_priors([1, 2, 3], trained=[20, 20, 20])
     if sets is not None:
-        model.conformalize(X, Y, 0.8, sets, by_class=sets == "aps")
+        model.conformalize(X, Y, 0.8, sets, by_class=sets == "aps", left_out=model.head.is_closed_form)
     if rule is not None:
         model.set_decision(rule, *((X, Y) if rule.fitted_attributes else ()))
     return model
@@ -70,7 +70,9 @@ MODELS = {
     "latent calibration": lambda: make(head="prototypes", calibration="latent", sets="raps"),
     "composition": lambda: make(target="casimac", loss=ds.losses.Composition()),
     "bytes, class weights": lambda: make(x=BYTES, class_weight={0: 2.0, 1: 0.5}),
-    "closed form": lambda: make(frozen=True, head={"name": "closed_form", "inducing": 40}, calibration="temperature"),
+    "closed form": lambda: make(
+        frozen=True, head={"name": "closed_form", "inducing": 40}, calibration="temperature", sets="lac"
+    ),
     "embedding": lambda: make(target=ds.targets.CASIMAC(ds.distances.Embedding(network()))),
 }
 
@@ -153,6 +155,8 @@ def outputs(model):
     seen |= {"tau": float(model.class_probabilities.tau.numpy()), "target": model.target.state()}
     seen["fitted"] = {name: part and part.get_config() for name, part in model.after_training.components().items()}
     seen |= {"head": model.head.state(), "unknown": model.unknown and model.unknown.numbers_}
+    if model.prediction_sets is not None:
+        seen["sets"] = model.predict_set(X)
     if model.decision_rule is not None:
         seen["decision"] = model.decide(X)
     if model.density is not None:
@@ -328,7 +332,8 @@ def classifier(request):
         made = ESTIMATORS[request.param]().fit(X, labels)
         made.fit_density(X, labels).calibrate(X, labels[::-1], "platt").set_priors({"ant": 1, "bee": 2, "cat": 2})
         rule = ds.calibration.RiskControl(0.4, "false_negative_rate", positive="cat")
-        return made.conformalize(X, labels, 0.8).set_decision(rule, X, labels)
+        left_out = request.param == "closed form"
+        return made.conformalize(X, labels, 0.8, left_out=left_out).set_decision(rule, X, labels)
 
 
 @pytest.mark.slow

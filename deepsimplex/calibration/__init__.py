@@ -15,6 +15,7 @@ from deepsimplex.calibration.expected_cost import ExpectedCost
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
+from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
@@ -37,6 +38,7 @@ __all__ = [
     "FeatureDensity",
     "GaussianDensity",
     "IsotonicCalibration",
+    "JackknifePlusSets",
     "LatentScaling",
     "MatrixScaling",
     "NeighborDistance",

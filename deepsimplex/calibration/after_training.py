@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Protocol, Self
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_sample_weight
@@ -20,6 +22,7 @@ from deepsimplex.calibration.decision_rule import DecisionRule
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
+from deepsimplex.calibration.jackknife_plus import MOST_LEFT_OUT, JackknifePlusSets
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
@@ -59,6 +62,8 @@ COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
     "prediction_sets": (ConformalSets, "probabilities", "the sets that were fitted to them", "conformalize"),
     "decision_rule": (DecisionRule, "probabilities", "the rule that was fitted to them", "set_decision"),
 }
+# Rows whose sets are computed together, where every left-out sample has its own predictions of them.
+_SET_ROWS = 64
 # Those that are fitted to calibrated probabilities.
 _ON_PROBABILITIES = ("priors", "prediction_sets", "decision_rule")
 
@@ -83,8 +88,16 @@ class TrainedClassifier(Protocol):
     def _density_features(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return the features [N, d] that a density is fitted to."""
 
-    def _left_out_outputs(self, x: Any, y: Any) -> tuple[dict[str, Any], NDArray[np.int64]]:
-        """Return uncalibrated outputs for training samples, each left out, and their class numbers [N], or raise."""
+    def _left_out_outputs(
+        self, x: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
+        """Return uncalibrated outputs for training samples, each left out, and their class numbers [N], or raise.
+
+        With ``most``, for as many of them at random, and the arrays by which ``_latents_without`` leaves them out.
+        """
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        """Return latent means [N, m, L] of features [N, d], a tensor, without each left-out sample, and the readout."""
 
     def _without_priors(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return class probabilities [N, n] that are calibrated, for the frequencies of the classes in training."""
@@ -198,10 +211,15 @@ class FittedComponents:
         **options: Any,
     ) -> Self:
         """Fit prediction sets to probabilities of held-out samples, or remove them if x is None."""
-        sets = None
+        sets: ConformalSets | None = None
         if not _removes(x, y, "conformalize"):
-            sets = ConformalSets(coverage, method, by_class, seed=seed)
-            sets.fit(*self._held_out(x, y, left_out, options), groups=groups)
+            if check_flag(left_out, "left_out"):
+                outputs, labels, update = self.classifier._left_out_outputs(x, y, MOST_LEFT_OUT, seed)
+                sets = JackknifePlusSets(coverage, method, by_class, seed=seed).without(*update)
+                sets.fit(self._calibrated(outputs), labels, groups=groups)
+            else:
+                sets = ConformalSets(coverage, method, by_class, seed=seed)
+                sets.fit(*self._held_out(x, y, False, options), groups=groups)
         self.prediction_sets = sets
         return self
 
@@ -232,7 +250,7 @@ class FittedComponents:
     def _held_out(self, x: Any, y: Any, left_out: bool, options: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return probabilities [N, n] and class numbers [N] of held-out samples, or of left-out training samples."""
         if check_flag(left_out, "left_out"):
-            outputs, labels = self.classifier._left_out_outputs(x, y)
+            outputs, labels, _ = self.classifier._left_out_outputs(x, y)
             return self._calibrated(outputs), labels
         x, labels, _ = self.classifier._labeled_arrays(x, y, None)
         return self.classifier.predict_proba(x, **options), labels
@@ -259,6 +277,10 @@ class FittedComponents:
         """Return whether each class is in the set of each sample, bool [N, n]."""
         if self.prediction_sets is None:
             raise ValueError("predict_set needs conformalize with held-out samples first")
+        if isinstance(self.prediction_sets, JackknifePlusSets):
+            features = self.classifier._density_features(x, **options)
+            parts = np.array_split(features, -(-len(features) // _SET_ROWS))
+            return np.concatenate([self._sets(None, tf.constant(part), groups).numpy() for part in parts])
         return self.prediction_sets.predict(self.classifier.predict_proba(x, **options), groups)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
@@ -287,10 +309,24 @@ class FittedComponents:
         p, features : tensor, shapes [N, n] and [N, d]
             Class probabilities, and the features that the density was fitted to.
         """
-        outputs = {} if self.prediction_sets is None else {"prediction_set": self.prediction_sets.predict(p)}
+        outputs = {} if self.prediction_sets is None else {"prediction_set": self._sets(p, features)}
         if self.decision_rule is not None:
             outputs["decision"] = self.decision_rule.decide(p)
         return outputs if self.density is None else {**outputs, "familiarity": self.density.familiarity(features)}
+
+    def _sets(self, p: Any, features: Any, groups: Any = None) -> Any:
+        """Return sets, bool [N, n], of class probabilities, or of features where these left training samples out."""
+        sets = self.prediction_sets
+        assert sets is not None
+        if isinstance(sets, JackknifePlusSets):
+            loc, readout = self.classifier._latents_without(features, sets.influence_, sets.residuals_)
+            m, L = loc.shape[1:]
+            loc = tf.reshape(loc, (-1, L))
+            latent = {"loc": loc, "scale": tf.ones_like(loc[:, :1])}
+            latent = latent if self.calibration is None else self.calibration.apply_latent(latent)
+            p = self.apply_probabilities(readout(latent))
+            p = tf.reshape(p, (-1, m, p.shape[1]))
+        return sets.predict(p, groups)
 
     def components(self) -> dict[str, Any]:
         """Return all of them by name, None for those that are not fitted."""
@@ -300,9 +336,12 @@ class FittedComponents:
         """Return what is fitted as arrays by name, which Keras saves with the weights; none if nothing is fitted."""
         fitted = {name: component for name, component in self.components().items() if component is not None}
         density = {} if self.density is None else self.density.state()
+        sets = self.prediction_sets.state() if isinstance(self.prediction_sets, JackknifePlusSets) else {}
         text = json.dumps(keras.saving.serialize_keras_object(fitted))
         members = {"after_training": np.frombuffer(text.encode(), np.uint8)} if fitted else {}
-        return {**members, **{f"density_{name}": np.asarray(array) for name, array in density.items()}}
+        arrays = {f"density_{name}": array for name, array in density.items()}
+        arrays |= {f"sets_{name}": array for name, array in sets.items()}
+        return members | {name: np.asarray(array) for name, array in arrays.items()}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``state`` returned; raise ValueError for a component of another type."""
@@ -314,6 +353,8 @@ class FittedComponents:
             setattr(self, name, component)
         if self.density is not None:
             self.density.load_state({name: state[f"density_{name}"] for name in self.density.fitted_attributes})
+        if isinstance(self.prediction_sets, JackknifePlusSets):
+            self.prediction_sets.load_state(with_prefix(state, "sets_"))
 
 
 def _in_order(frequencies: Any, names: Sequence[Any], argument: str) -> Any:

@@ -25,7 +25,9 @@ from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
+from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import LeftOutSoftmax
 from deepsimplex.samples import Labels, Samples
 
 
@@ -154,8 +156,8 @@ class CalibratedNetwork(SimplexNetwork):
 
         Notes
         -----
-        With ``left_out`` thresholds are those of the training samples' left-out probabilities (jackknife). Their usual
-        coverage is the one asked for.
+        With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
 
         Examples
         --------
@@ -536,20 +538,22 @@ class CalibratedNetwork(SimplexNetwork):
         outputs = self._uncalibrated_outputs(x, **options)
         return outputs["probabilities"] if self.calibration is None else self.calibration.apply_outputs(**outputs)
 
-    def _left_out_outputs(self, x: Any, y: Any) -> tuple[dict[str, Any], np.ndarray]:
-        if not (self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)):
+    def _left_out_outputs(
+        self, x: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], np.ndarray, Any]:
+        solved = self.head.is_closed_form and self.head.adapted and isinstance(self.readout, LeftOutSoftmax)
+        if not (solved and has_nothing_to_train(self.backbone)):
             raise ValueError(
                 "left_out must be False but for a head that fit has solved in closed form, on a backbone with nothing "
                 f"to train; found {type(self.head).__name__}. Hold samples out"
             )
         x, labels, _ = self._labeled_arrays(x, y, None)
-        features, *_ = (
-            self._compute_given(self._checked(x).blocks(BATCH_SIZE)) if not is_given(x) else (features_of(x),)
-        )
-        left_out = self.head.leave_out(features, labels, sample_weight=self.unweighted_readout.factors(labels))
-        latent = LatentGaussian(left_out.loc, left_out.scale)
-        p = np.asarray(self.unweighted_readout(latent.as_dict()))
-        return {"probabilities": p, "latent": latent, "readout": self.unweighted_readout}, labels
+        features = features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
+        weights = self.unweighted_readout.factors(labels)
+        return left_out_outputs(self.head, self.unweighted_readout, features, labels, weights, most, seed)
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        return self.head.without(features, influence, residuals), self.unweighted_readout
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
         """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""

@@ -236,8 +236,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
         Notes
         -----
-        With ``left_out`` thresholds are those of the training samples' left-out probabilities (jackknife). Their usual
-        coverage is the one asked for.
+        With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
         """
         options: Any = {"groups": groups, "left_out": left_out, "seed": seed_of(random_state)}
         return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, **options))
@@ -425,7 +425,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _class_labels(self) -> Sequence[Any]:
         return self.classes_.tolist()
 
-    def _left_out_outputs(self, X: Any, y: Any) -> tuple[dict[str, Any], NDArray[np.int64]]:
+    def _left_out_outputs(
+        self, X: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
         raise ValueError(
             "left_out must be False but for a SimplexGaussianProcess() in closed form, which predicts training rows "
             f"that are left out; found {type(self).__name__}. Hold rows out"
@@ -434,6 +436,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         """Return class probabilities and, if any, the latents that they are read out of, and the readout."""
         return {"probabilities": self.predict_proba(X)}
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        raise NotImplementedError
 
     def _density_features(self, X: ArrayLike) -> NDArray[Any]:
         return checked_rows(self, X, reset=False)

@@ -282,6 +282,36 @@ class ClosedFormHead(Head):
         scale = np.hypot(float(self.unit) * np.sqrt(variance[:, None]), self.scale_floor)
         return LeftOutLatents(mean @ self._positions, scale, Y, np.flatnonzero(np.concatenate(counts)), [])
 
+    def influence(
+        self, x: Any, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what ``without`` needs to leave samples out, features [m, d] that the head was solved with.
+
+        Returns
+        -------
+        influence : ndarray, shape [M, m]
+        residuals : ndarray, shape [m, L]
+        """
+        regression, parts = self.regression, []
+        for features, labels, _ in self._features(_labeled(x, y, sample_weight), None):
+            Y, basis = one_hot(labels, self.num_classes), regression.basis(features)
+            mean, _ = regression.leave_out(basis, Y)
+            residuals = (Y - Y.sum(axis=1, keepdims=True) * mean) @ self._positions
+            parts.append((regression.influence(basis[0]).T, residuals))
+        influence, residuals = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return influence.T, residuals
+
+    def without(self, features: Any, influence: Any, residuals: Any) -> Any:
+        """Return latent means [N, m, L] of features, a tensor [N, d], as if each of m samples were not among the rows.
+
+        ``influence`` and ``residuals`` are what the method ``influence`` returns.
+        """
+        k, *_ = self._kernel_values(features)
+        used = k[:, : len(influence)]  # the head may have room for more inducing rows
+        influence, residuals, weights = (ops.cast(array, k.dtype) for array in (influence, residuals, self.loc_weights))
+        leverage = ops.matmul(used, influence)
+        return ops.matmul(k, weights)[:, None, :] - leverage[:, :, None] * residuals
+
     @property
     def num_rows(self) -> int:
         """Number of samples that the head was solved with."""
@@ -519,33 +549,28 @@ class ClosedFormHead(Head):
         super().load_own_variables(arrays)
         self.signatures = np.asarray(store["signatures"])
 
-    def call(self, features: Any) -> dict[str, Any]:
-        # features: [N, d]
+    def _kernel_values(self, features: Any) -> tuple[Any, Any, str]:
+        """Return kernel values [N, M] of features [N, d] and inducing rows, variances [N], and the working dtype."""
         dtype = precise_dtype()
-        numbers, center, scale, squares, loc_weights, sums, unit = (
-            ops.cast(weight, dtype)
-            for weight in (
-                self.kernel_numbers,
-                self.center,
-                self.feature_scale,
-                self.squares,
-                self.loc_weights,
-                self.reduction_sums,
-                self.unit,
-            )
-        )
+        weights = (self.kernel_numbers, self.center, self.feature_scale, self.squares)
+        numbers, center, scale, squares = (ops.cast(weight, dtype) for weight in weights)
         kernel = FeatureKernel(numbers[:4], numbers[4], numbers[5], numbers[6], numbers[7], center, scale, 1.0)
         U = kernel.transform(ops.cast(features, dtype))
         working = dtype if self._working_dtype == "float64" else "float32"
         products = ops.cast(ops.matmul(ops.cast(U, working), ops.cast(self.points, working)), dtype)
-        k = kernel.of_products(U, products, squares, working)  # [N, M]
+        return kernel.of_products(U, products, squares, working), kernel.variance(U), working
+
+    def call(self, features: Any) -> dict[str, Any]:
+        # features: [N, d]
+        k, variance, working = self._kernel_values(features)
+        dtype = k.dtype
+        loc_weights, sums, unit = (ops.cast(w, dtype) for w in (self.loc_weights, self.reduction_sums, self.unit))
         # With k = m + c, m the mean, k^T Q k = m^2 1^T Q 1 + 2 m 1^T Q c + c^T Q c: in single precision c alone.
         m = ops.mean(k, axis=1, keepdims=True)
         c = k - m
         reduced = ops.cast(ops.matmul(ops.cast(c, working), ops.cast(self.reduction, working)), dtype)
         reduction = ops.sum(sums * m**2 + (2.0 * sums * m + reduced) * c, axis=1)
-        variance = kernel.variance(U) - reduction
-        variance = unit**2 * ops.maximum(variance, 0.0)[:, None]
+        variance = unit**2 * ops.maximum(variance - reduction, 0.0)[:, None]
         loc = ops.cast(ops.matmul(k, loc_weights), self._output_dtype)
         return {"loc": loc, "scale": ops.cast(ops.sqrt(variance + self.scale_floor**2), self._output_dtype)}
 
@@ -553,6 +578,29 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def left_out_outputs(
+    head: Any,
+    readout: Any,
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    sample_weight: ArrayLike | None,
+    most: int | None,
+    seed: int,
+) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
+    """Return outputs of a classifier for features that its head was solved with, each left out, and their labels.
+
+    With ``most``, for as many of them at random, and what ``influence`` returns for these.
+    """
+    if most is not None and len(labels) > most:
+        rows = np.random.default_rng(seed).permutation(len(labels))[:most]
+        features, labels = np.asarray(features)[rows], labels[rows]
+        sample_weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+    left_out = head.leave_out(features, labels, sample_weight=sample_weight)
+    latent = LatentGaussian(left_out.loc, left_out.scale)
+    outputs = {"probabilities": np.asarray(readout(latent.as_dict())), "latent": latent, "readout": readout}
+    return outputs, labels, None if most is None else head.influence(features, labels, sample_weight=sample_weight)
 
 
 def _unknown_row(row: int) -> ValueError:
