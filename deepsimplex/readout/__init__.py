@@ -13,6 +13,7 @@ from deepsimplex.readout.layers import (
 )
 from deepsimplex.readout.left_out_latents import LeftOutLatents
 from deepsimplex.readout.left_out_softmax import LeftOutSoftmax
+from deepsimplex.readout.saliency import integrated_gradients
 from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
 
@@ -31,6 +32,7 @@ __all__ = [
     "class_intervals",
     "decision_function",
     "feature_gradients",
+    "integrated_gradients",
     "method_for",
     "monte_carlo_standard_error",
     "softmax",
