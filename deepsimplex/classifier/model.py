@@ -30,7 +30,7 @@ from deepsimplex.classifier.given_features import (
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
-from deepsimplex.classifier.saliency import Explained, SaliencyMethod, saliency_maps
+from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.classifier.several_workers import (
     StateOfChief,
     Workers,

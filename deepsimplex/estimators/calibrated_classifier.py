@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
 from deepsimplex.calibration import Calibration, FeatureDensity
 from deepsimplex.calibration.after_training import FittedComponents
@@ -236,6 +237,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Sets that were fitted with groups need the ``groups`` [N] of these rows.
         """
         return self._after_training.predict_set(X, groups)
+
+    def _with_abstentions(self, numbers: NDArray[np.int64], abstention: Any = None) -> NDArray[Any]:
+        """Return class names for class numbers [N], and for -1 what stands for an abstention."""
+        classes = self.classes_.tolist()
+        if abstention is None:
+            abstention = "unknown" if any(isinstance(name, str) for name in classes) else -1
+        if abstention in classes:
+            raise ValueError(f"abstention must be none of classes_, {listed(classes)}; found {abstention!r}")
+        # The last is number -1.
+        return np.array([*classes, abstention], dtype=object if self.classes_.dtype == object else None)[numbers]
 
     def fit_density(
         self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"

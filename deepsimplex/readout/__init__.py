@@ -1,7 +1,7 @@
 """Readouts: class probabilities of latent Gaussians."""
 
 from deepsimplex.readout.argmax_readout import argmax, argmax_error, monte_carlo_standard_error
-from deepsimplex.readout.gradients import feature_gradients
+from deepsimplex.readout.gradients import feature_gradients, integrated_gradients
 from deepsimplex.readout.layers import (
     READOUTS,
     ArgmaxReadout,
@@ -13,7 +13,6 @@ from deepsimplex.readout.layers import (
 )
 from deepsimplex.readout.left_out_latents import LeftOutLatents
 from deepsimplex.readout.left_out_softmax import LeftOutSoftmax
-from deepsimplex.readout.saliency import integrated_gradients
 from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
 

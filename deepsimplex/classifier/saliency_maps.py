@@ -1,6 +1,5 @@
 """Which parts of a sample a classifier's answer depends on: integrated gradients, gradients and Grad-CAM."""
 
-from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import keras
@@ -44,21 +43,18 @@ def saliency_maps(
         raise ValueError("of='familiarity' needs fit_density first")
     if method == "grad_cam":
         return _grad_cam(model, samples, numbers, layer, batch_size)
-    if numbers is None:
-        maps = _attributed(
-            lambda x: _value(model, model.features(x), None), samples, method, baseline, steps, batch_size
-        )
-    else:
-        maps = np.empty_like(samples)
-        for number in np.unique(numbers):  # values of a row are those of its class
-            rows = numbers == number
-            maps[rows] = _attributed(
-                lambda x, k=int(number): _value(model, model.features(x), k),
-                samples[rows],
-                method,
-                baseline,
-                steps,
-                batch_size,
+    maps = np.empty_like(samples)
+    for number in [None] if numbers is None else np.unique(numbers).tolist():
+
+        def value(x: Any, number: int | None = number) -> Any:
+            return _value(model, model.features(x), number)
+
+        rows = slice(None) if number is None else numbers == number
+        if method == "gradients":
+            maps[rows] = np.abs(feature_gradients(value, samples[rows], batch_size))
+        else:
+            maps[rows] = integrated_gradients(
+                value, samples[rows], baseline=baseline, steps=steps, batch_size=batch_size
             )
     return maps.sum(axis=-1) if maps.ndim == 4 else maps
 
@@ -85,19 +81,6 @@ def _value(model: SimplexNetwork, features: Any, numbers: Any) -> Any:
     latent = model.predictive_latent(model.latent_of_features(features), calibrated=True)
     p = model.probabilities(latent)
     return tf.math.log(tf.reduce_sum(p * tf.one_hot(numbers, model.num_classes, dtype=p.dtype), axis=1) + _LEAST)
-
-
-def _attributed(
-    function: Callable[[Any], Any],
-    samples: NDArray[Any],
-    method: SaliencyMethod,
-    baseline: ArrayLike,
-    steps: int,
-    batch_size: int,
-) -> NDArray[Any]:
-    if method == "gradients":
-        return np.abs(feature_gradients(function, samples, batch_size))
-    return integrated_gradients(function, samples, baseline=baseline, steps=steps, batch_size=batch_size)
 
 
 def _grad_cam(
