@@ -5,8 +5,10 @@
 """
 
 import os
+import re
 import shlex
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,9 +75,44 @@ def _on_one_line(again: str | None = None) -> Iterator[None]:
         raise typer.Exit(130) from interrupt
 
 
+# What TensorFlow writes about a machine that has all that it needs.
+_NOTES = re.compile(
+    rb"I\d{4} |WARNING: All log messages before absl|To enable the following instr|E\d{4} .* failed call to cuInit"
+)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Say that TensorFlow is loaded inside the block, if somebody looks, and hold its notes about the machine back.
+
+    They are written to the file descriptor. All other lines follow at the end.
+    """
+    from rich.console import Console
+
+    sys.stderr.flush()
+    descriptor = os.dup(2)
+    with os.fdopen(descriptor, "w") as terminal, tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            with Console(file=terminal).status("loading TensorFlow"):
+                yield
+                import tensorflow as tf
+
+                tf.config.list_physical_devices()  # looks for GPUs, and writes of them
+        finally:
+            sys.stderr.flush()
+            os.dup2(descriptor, 2)
+            written.seek(0)
+            for line in written:
+                if not _NOTES.match(line):
+                    sys.stderr.buffer.write(line)
+            sys.stderr.flush()
+
+
 def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
     """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
-    from deepsimplex import experiments  # imported here: --help needs no TensorFlow
+    with _loading():
+        from deepsimplex import experiments  # imported here: --help needs no TensorFlow
 
     work: Callable[..., Any] = getattr(experiments, command)
     work(experiments.load_config(path, overrides or ()), **options)
@@ -97,7 +134,8 @@ def train(
     arguments = ["--config", str(config), *(overrides or ())]
     together = [] if workers == 1 else [f"--workers={workers}"]
     with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *arguments])):
-        from deepsimplex.experiments.worker_processes import open_strategy, run_workers
+        with _loading():
+            from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 
         if together:
             options = ["--resume"] if resume else []
@@ -140,7 +178,8 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network."""
-    from deepsimplex import experiments
+    with _loading():
+        from deepsimplex import experiments
 
     page = experiments.write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print

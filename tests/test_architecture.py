@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -184,6 +185,16 @@ for name in ("SimplexClassifier", "CASIMAC", "ConformalSets", "VariationalGaussi
     assert keras.saving.get_registered_object("deepsimplex>" + name)
 """
     subprocess.run([sys.executable, "-c", program], check=True)  # not of the server, which has imported TensorFlow
+
+
+@pytest.mark.slow
+def test_command_line_writes_errors_alone() -> None:
+    """Nothing of what TensorFlow writes while it is loaded."""
+    command = [sys.executable, "-m", "deepsimplex.cli", "report", "nothing"]
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert (done.stdout, done.stderr) == ("", "deepsimplex: there is no run 'nothing': no 'nothing' in '.'\n")
 
 
 @pytest.mark.parametrize("first", ["import deepsimplex.targets", "from deepsimplex.calibration import ConformalSets"])

@@ -189,6 +189,14 @@ def risk_coverage() -> Figure:
     )
 
 
+def saliency() -> Figure:
+    model, _ = network()
+    x, y, p, _, _ = network_outputs()
+    doubtful = np.argsort(p.max(axis=1), kind="stable")[:4]
+    titles = [f"{p[i].argmax()} ({p[i].max():.2f}), true {y[i]}" for i in doubtful]
+    return ds.plots.saliency(x[doubtful], model.saliency(x[doubtful]), titles)
+
+
 def simplex() -> Figure:
     """[SPS] Fig. 1: memberships of a forest as they are, and scaled."""
     y, p, names = forest()
@@ -238,6 +246,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "reliability": reliability,
     "reliability_band": reliability_band,
     "risk_coverage": risk_coverage,
+    "saliency": saliency,
     "simplex": simplex,
     "simplex_of_four": simplex_of_four,
     "simplex_of_readout": simplex_of_readout,

@@ -29,7 +29,7 @@ def pieces(seed: int = 0) -> NDArray[np.float32]:
     for photograph in load_sample_images().images:
         gray = Image.fromarray(photograph).convert("L")
         for _ in range(PIECES):
-            left, top = rng.integers(gray.width - SIDE), rng.integers(gray.height - SIDE)
+            left, top = (int(rng.integers(size - SIDE)) for size in gray.size)
             piece = gray.crop((left, top, left + SIDE, top + SIDE)).resize((8, 8), Image.Resampling.BOX)
             drawn.append(np.asarray(piece, np.float32))
     images = np.stack(drawn)

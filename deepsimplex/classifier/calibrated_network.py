@@ -589,7 +589,7 @@ class CalibratedNetwork(SimplexNetwork):
         memory = FileInMemory(filepath)
         super().save_weights(memory)
         with replacing(filepath) as fresh:
-            fresh.write_bytes(memory.getbuffer())
+            fresh.write_bytes(memory.getvalue())  # a view would outlive the file in an error's traceback
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """Load a file of ``save_weights``, with calibration, sets and density; arguments as in keras.Model.

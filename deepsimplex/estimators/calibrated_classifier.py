@@ -353,7 +353,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             Without a rule, and if ``abstention`` is one of the classes.
         """
-        numbers, classes = self._after_training.decide(X), self.classes_.tolist()
+        return self._with_abstentions(self._after_training.decide(X), abstention)
+
+    def _with_abstentions(self, numbers: NDArray[np.int64], abstention: Any = None) -> NDArray[Any]:
+        """Return class names for class numbers [N], and for -1 what stands for an abstention."""
+        classes = self.classes_.tolist()
         if abstention is None:
             abstention = "unknown" if any(isinstance(name, str) for name in classes) else -1
         if abstention in classes:

@@ -7,6 +7,7 @@ from deepsimplex.plots.image_predictions import predictions, uncertain_images
 from deepsimplex.plots.latent_space import latent_space
 from deepsimplex.plots.prototypes import prototype_images, relevance
 from deepsimplex.plots.reliability_diagram import classwise_reliability, reliability
+from deepsimplex.plots.saliency import saliency
 from deepsimplex.plots.set_coverage import prediction_sets
 from deepsimplex.plots.simplex import simplex
 
@@ -23,6 +24,7 @@ __all__ = [
     "relevance",
     "reliability",
     "risk_coverage",
+    "saliency",
     "simplex",
     "uncertain_images",
 ]
