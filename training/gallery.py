@@ -85,6 +85,13 @@ def confusion_matrix() -> Figure:
     return ds.plots.confusion_matrix(y, p)
 
 
+def decision_curve() -> Figure:
+    y, p, _ = forest()
+    X = load_wine().data[:, :2]  # less is known of two columns
+    probabilities = {"forest": p, "LVQ1, two columns": cross_val_predict(ds.LVQ1(), X, y, method="predict_proba")}
+    return ds.plots.decision_curve({name: ds.evaluation.decision_curve(y, one) for name, one in probabilities.items()})
+
+
 def decision_regions() -> Figure:
     data = load_iris()
     X, y = data.data[:, 2:], data.target_names[data.target]
@@ -224,6 +231,7 @@ def uncertain_images() -> Figure:
 ENTRIES: dict[str, Callable[[], Figure]] = {
     "classwise_reliability": classwise_reliability,
     "confusion_matrix": confusion_matrix,
+    "decision_curve": decision_curve,
     "decision_regions": decision_regions,
     "decision_regions_mixed": decision_regions_mixed,
     "latent_space": latent_space,

@@ -771,7 +771,8 @@ class SimplexClassifier(CalibratedNetwork):
             tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
-        if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
+        after = self.after_training
+        if "log_probabilities" in outputs and (training or (after.calibration is None and after.priors is None)):
             probabilities = tf.exp(outputs["log_probabilities"])
             probabilities = self.unweighted_readout.unweighted(probabilities) if training else probabilities
         else:
@@ -896,7 +897,8 @@ class SimplexClassifier(CalibratedNetwork):
         Notes
         -----
         Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
-        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``,
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "decision" [N], a class number or -1, after
+        ``set_decision``, "familiarity" [N] after ``fit_density``,
         "unknown" [N], the ``unknown_score``, of a head in closed form or after ``fit_unknown``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """

@@ -247,9 +247,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._scores(X)
-        return (
-            self._calibrated_logarithms(softmax(scores, axis=1)) if self._after_training.maps_probabilities else scores
-        )
+        return self._calibrated_logarithms(softmax(scores, axis=1)) if self._after_training.probability_maps else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class of every row, shape [N]."""

@@ -16,6 +16,7 @@ from deepsimplex.evaluation.classification_scores import (
     weighted_precision,
     weighted_recall,
 )
+from deepsimplex.evaluation.decision_curves import DecisionCurve, decision_curve, mean_cost, net_benefit
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
@@ -48,6 +49,7 @@ from deepsimplex.evaluation.uncertainty import (
 __all__ = [
     "BetaScaling",
     "BrierDecomposition",
+    "DecisionCurve",
     "Interval",
     "PartitionComparison",
     "PartitionRegion",
@@ -73,9 +75,12 @@ __all__ = [
     "coverage",
     "coverage_by_class",
     "coverage_by_size",
+    "decision_curve",
     "expected_calibration_error",
     "maximum_calibration_error",
+    "mean_cost",
     "negative_log_likelihood",
+    "net_benefit",
     "out_of_distribution_auroc",
     "partition_accuracy",
     "proba_loss",

@@ -1,7 +1,7 @@
 """Matplotlib figures of class probabilities, latents, prototypes and learning, drawn without pyplot's global state."""
 
 from deepsimplex.plots.confusion_matrix import confusion_matrix
-from deepsimplex.plots.curves import learning_curves, risk_coverage
+from deepsimplex.plots.curves import decision_curve, learning_curves, risk_coverage
 from deepsimplex.plots.decision_regions import decision_regions
 from deepsimplex.plots.image_predictions import predictions, uncertain_images
 from deepsimplex.plots.latent_space import latent_space
@@ -14,6 +14,7 @@ from deepsimplex.plots.simplex import simplex
 __all__ = [
     "classwise_reliability",
     "confusion_matrix",
+    "decision_curve",
     "decision_regions",
     "latent_space",
     "learning_curves",
