@@ -1,23 +1,190 @@
-"""Risk-coverage curves and learning curves of several classifiers."""
+"""ROC and precision-recall curves of classes; risk-coverage curves and learning curves of several classifiers."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_array, check_whole
-from deepsimplex.evaluation import RiskCoverageCurve
-from deepsimplex.plots.style import CLASS_COLORS, CLASS_MARKERS, check_axes, figure_of, literal, new_axes
+from deepsimplex._utils.validation import (
+    check_array,
+    check_class_names,
+    check_labels_and_probabilities,
+    check_whole,
+)
+from deepsimplex.evaluation import ClassScores, RiskCoverageCurve, class_scores, precision_recall_curve, roc_curve
+from deepsimplex.plots.style import (
+    BLACK,
+    CLASS_COLORS,
+    CLASS_MARKERS,
+    GRAY,
+    check_axes,
+    check_only,
+    figure_of,
+    literal,
+    names_of_columns,
+    new_axes,
+)
 
 NOT_DRAWN = ("epoch", "learning_rate")
+MOST_CURVES = 10  # of classes in one figure, unless they are chosen
+LONGEST = 24  # characters of a name in a legend
 
 
 def _styles(count: int) -> list[tuple[str, str]]:
     """Return the color and marker of each line: both change from one to the next, for gray prints."""
     return [(CLASS_COLORS[k % len(CLASS_COLORS)], CLASS_MARKERS[k % len(CLASS_MARKERS)]) for k in range(count)]
+
+
+def roc(
+    y: ArrayLike,
+    p: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    only: Sequence[Any] | None = None,
+    scores: ClassScores | None = None,
+    class_names: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+) -> Figure:
+    """Draw the ROC curve of each class against the rest, with the area under it in the legend.
+
+    Parameters
+    ----------
+    y : array_like, shape [N] or [N, 1]
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
+    p : array_like, shape [N, n]
+        Class probabilities.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on. Default None: those of a new figure.
+    only : sequence, optional
+        Classes to draw, named as in ``y``. Default None: of two classes the second; of more those of the smallest
+        areas, ten at most, and the mean over all.
+    scores : ClassScores, optional
+        ``evaluation.class_scores(y, p, intervals=0.95)``, whose intervals of the areas stand in the legend. Default
+        None: no intervals.
+    class_names : sequence of str, length n, optional
+        Names of the classes in the figure; by default ``classes``, or their numbers.
+    classes : sequence of length n, optional
+        The name of each column of ``p``: ``model.classes_``.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of ``ax``, or a new one. A class without samples has no curve, and the legend says so.
+
+    Examples
+    --------
+    >>> figure = roc(["sick", "well"], [[0.9, 0.1], [0.3, 0.7]], classes=["sick", "well"])
+    >>> figure.axes[0].get_legend().get_texts()[0].get_text()
+    'well: 1.000'
+    """
+    ax = new_axes(5.2, 4.6) if ax is None else check_axes(ax)
+    lines, empty = _curves_of_classes("roc_auc", ax, y, p, only, scores, class_names, classes)
+    (line,) = ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=1)
+    ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel="false positive rate", ylabel="true positive rate")
+    _legend(ax, {**lines, "chance: 0.500": line}, empty, "area under the curve", "lower right")
+    return figure_of(ax)
+
+
+def precision_recall(
+    y: ArrayLike,
+    p: ArrayLike,
+    ax: Axes | None = None,
+    *,
+    only: Sequence[Any] | None = None,
+    scores: ClassScores | None = None,
+    class_names: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+) -> Figure:
+    """Draw the precision-recall curve of each class against the rest, with its average precision in the legend.
+
+    Parameters
+    ----------
+    y, p, ax, only, scores, class_names, classes
+        As in ``roc``; without ``only``, the ten classes of the smallest average precision at most.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of ``ax``, or a new one.
+
+    Examples
+    --------
+    >>> figure = precision_recall(["sick", "well"], [[0.9, 0.1], [0.3, 0.7]], classes=["sick", "well"])
+    >>> figure.axes[0].get_legend().get_texts()[0].get_text()
+    'well: 1.000'
+    """
+    ax = new_axes(5.2, 4.6) if ax is None else check_axes(ax)
+    lines, empty = _curves_of_classes("average_precision", ax, y, p, only, scores, class_names, classes)
+    ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel="recall (sensitivity)", ylabel="precision")
+    _legend(ax, lines, empty, "average precision", "lower left")
+    return figure_of(ax)
+
+
+def _curves_of_classes(
+    area: str,
+    ax: Axes,
+    y: ArrayLike,
+    p: ArrayLike,
+    only: Sequence[Any] | None,
+    scores: ClassScores | None,
+    class_names: Sequence[str] | None,
+    classes: Sequence[Any] | None,
+) -> tuple[dict[str, Line2D], list[str]]:
+    """Draw a curve for each class; return lines by their labels, and the names of classes without samples."""
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    n = probabilities.shape[1]
+    known = check_class_names(classes, n)
+    names = names_of_columns(class_names, known, n)
+    scores = class_scores(labels, probabilities) if scores is None else scores
+    if not isinstance(scores, ClassScores) or len(scores.classes) != n:
+        raise ValueError(f"scores must be evaluation.class_scores of these {n} classes; found {type(scores).__name__}")
+    areas = getattr(scores, area)
+    if only is None:
+        worst = np.argsort(np.where(np.isnan(areas), np.inf, areas), kind="stable")[:MOST_CURVES]
+        chosen = [1] if n == 2 else sorted(worst.tolist())
+    else:
+        chosen = check_only(only, known, "different classes of y, at least one")
+    lines, empty = {}, []
+
+    def draw(k: int | None, color: str, label: str, **style: Any) -> None:
+        if area == "roc_auc":
+            curve = roc_curve(labels, probabilities, k)
+            ways, value = (curve.false_positive_rate, curve.true_positive_rate), curve.area
+            style["drawstyle"] = "default"
+        else:
+            recalls = precision_recall_curve(labels, probabilities, k)
+            ways, value = (recalls.recall, recalls.precision), recalls.average_precision
+            style["drawstyle"] = "steps-post"
+        if np.isnan(value):
+            empty.append(label)
+            return
+        interval = None if k is None or scores.intervals is None else scores.intervals[area][k]
+        between = "" if interval is None else f" ({interval.lower:.3f} to {interval.upper:.3f})"
+        (line,) = ax.plot(*ways, color=color, clip_on=False, **style)
+        lines[f"{label}: {value:.3f}{between}"] = line
+
+    for place, k in enumerate(chosen):
+        style: dict[str, Any] = {"linestyle": "-" if place < len(CLASS_COLORS) else ":", "linewidth": 1.5}
+        draw(k, CLASS_COLORS[place % len(CLASS_COLORS)], _shortened(names[k]), **style)
+    if only is None and n > 2:
+        draw(None, GRAY, f"mean of {n} classes", linewidth=3, alpha=0.6, zorder=1.5)
+    return lines, empty
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def _legend(ax: Axes, lines: dict[str, Line2D], empty: list[str], title: str, place: str) -> None:
+    nothing = [Line2D([], [], linestyle="none")] * len(empty)
+    texts = [*lines, *(f"{name}: not defined" for name in empty)]
+    options: dict[str, Any] = {"fontsize": 8, "title_fontsize": 8, "framealpha": 0.9}
+    ax.legend([*lines.values(), *nothing], [literal(text) for text in texts], title=title, loc=place, **options)
 
 
 def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = None) -> Figure:
