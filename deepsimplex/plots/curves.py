@@ -28,6 +28,7 @@ from deepsimplex.plots.style import (
     literal,
     names_of_columns,
     new_axes,
+    side_legend,
 )
 
 NOT_DRAWN = ("epoch", "learning_rate")
@@ -82,11 +83,11 @@ def roc(
     >>> figure.axes[0].get_legend().get_texts()[0].get_text()
     'well: 1.000'
     """
-    ax = new_axes(5.2, 4.6) if ax is None else check_axes(ax)
-    lines, empty = _curves_of_classes("roc_auc", ax, y, p, only, scores, class_names, classes)
-    (line,) = ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=1)
+    ax = new_axes(7.2, 4.2) if ax is None else check_axes(ax)
+    lines = _curves_of_classes("roc_auc", ax, y, p, only, scores, class_names, classes)
+    lines += ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=1, label="chance: 0.500")
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel="false positive rate", ylabel="true positive rate")
-    _legend(ax, {**lines, "chance: 0.500": line}, empty, "area under the curve", "lower right")
+    side_legend(ax, lines, title="area under the curve")
     return figure_of(ax)
 
 
@@ -118,10 +119,10 @@ def precision_recall(
     >>> figure.axes[0].get_legend().get_texts()[0].get_text()
     'well: 1.000'
     """
-    ax = new_axes(5.2, 4.6) if ax is None else check_axes(ax)
-    lines, empty = _curves_of_classes("average_precision", ax, y, p, only, scores, class_names, classes)
+    ax = new_axes(7.2, 4.2) if ax is None else check_axes(ax)
+    lines = _curves_of_classes("average_precision", ax, y, p, only, scores, class_names, classes)
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel="recall (sensitivity)", ylabel="precision")
-    _legend(ax, lines, empty, "average precision", "lower left")
+    side_legend(ax, lines, title="average precision")
     return figure_of(ax)
 
 
@@ -134,8 +135,8 @@ def _curves_of_classes(
     scores: ClassScores | None,
     class_names: Sequence[str] | None,
     classes: Sequence[Any] | None,
-) -> tuple[dict[str, Line2D], list[str]]:
-    """Draw a curve for each class; return lines by their labels, and the names of classes without samples."""
+) -> list[Line2D]:
+    """Draw a curve for each class; return the lines, with labels, for a legend."""
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
     n = probabilities.shape[1]
     known = check_class_names(classes, n)
@@ -149,42 +150,31 @@ def _curves_of_classes(
         chosen = [1] if n == 2 else sorted(worst.tolist())
     else:
         chosen = check_only(only, known, "different classes of y, at least one")
-    lines, empty = {}, []
 
-    def draw(k: int | None, color: str, label: str, **style: Any) -> None:
+    def draw(k: int | None, name: str, **style: Any) -> Line2D:
         if area == "roc_auc":
-            curve = roc_curve(labels, probabilities, k)
-            ways, value = (curve.false_positive_rate, curve.true_positive_rate), curve.area
-            style["drawstyle"] = "default"
+            roc = roc_curve(labels, probabilities, k)
+            x, height, value = roc.false_positive_rate, roc.true_positive_rate, roc.area
         else:
-            recalls = precision_recall_curve(labels, probabilities, k)
-            ways, value = (recalls.recall, recalls.precision), recalls.average_precision
+            recall = precision_recall_curve(labels, probabilities, k)
+            x, height, value = recall.recall, recall.precision, recall.average_precision
             style["drawstyle"] = "steps-post"
-        if np.isnan(value):
-            empty.append(label)
-            return
-        interval = None if k is None or scores.intervals is None else scores.intervals[area][k]
-        between = "" if interval is None else f" ({interval.lower:.3f} to {interval.upper:.3f})"
-        (line,) = ax.plot(*ways, color=color, clip_on=False, **style)
-        lines[f"{label}: {value:.3f}{between}"] = line
+        between = (
+            "" if k is None or scores.intervals is None else " ({:.3f} to {:.3f})".format(*scores.intervals[area][k])
+        )
+        text = f"{name}: not defined" if np.isnan(value) else f"{name}: {value:.3f}{between}"
+        style["markevery"] = None if np.isnan(value) else 0.1
+        (line,) = ax.plot(x, height, clip_on=False, label=literal(text), **style)
+        return line
 
-    for place, k in enumerate(chosen):
-        style: dict[str, Any] = {"linestyle": "-" if place < len(CLASS_COLORS) else ":", "linewidth": 1.5}
-        draw(k, CLASS_COLORS[place % len(CLASS_COLORS)], _shortened(names[k]), **style)
+    shortened = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
+    styles = zip(chosen, _styles(len(chosen)), strict=True)
+    lines = [
+        draw(k, shortened[k], color=color, marker=marker, markersize=4, linewidth=1.5) for k, (color, marker) in styles
+    ]
     if only is None and n > 2:
-        draw(None, GRAY, f"mean of {n} classes", linewidth=3, alpha=0.6, zorder=1.5)
-    return lines, empty
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-
-
-def _legend(ax: Axes, lines: dict[str, Line2D], empty: list[str], title: str, place: str) -> None:
-    nothing = [Line2D([], [], linestyle="none")] * len(empty)
-    texts = [*lines, *(f"{name}: not defined" for name in empty)]
-    options: dict[str, Any] = {"fontsize": 8, "title_fontsize": 8, "framealpha": 0.9}
-    ax.legend([*lines.values(), *nothing], [literal(text) for text in texts], title=title, loc=place, **options)
+        lines.append(draw(None, f"mean of {n} classes", color=GRAY, linewidth=3, alpha=0.6, zorder=1.5))
+    return lines
 
 
 def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = None) -> Figure:
