@@ -118,7 +118,7 @@ class ClassScores(JSONResult):
         if len(absent) == len(self.classes) - 1:
             parts.append("All samples are of one class: without specificity and area under the ROC curve.")
         if never:
-            parts.append(f"No sample is assigned to {_classes(never)}: without positive predictive value.")
+            parts.append(f"No sample is assigned to {_classes(never)}: without PPV and LR+.")
         return " ".join(parts)
 
     def rows(self) -> Iterator[tuple[str, int, list[tuple[float, Interval | None]]]]:

@@ -28,7 +28,7 @@ from deepsimplex.plots.style import (
     literal,
     names_of_columns,
     new_axes,
-    side_legend,
+    shortened,
 )
 
 NOT_DRAWN = ("epoch", "learning_rate")
@@ -83,12 +83,11 @@ def roc(
     >>> figure.axes[0].get_legend().get_texts()[0].get_text()
     'well: 1.000'
     """
-    ax = new_axes(7.2, 4.2) if ax is None else check_axes(ax)
+    ax, is_new = (new_axes(4.8, 4.2), True) if ax is None else (check_axes(ax), False)
     lines = _curves_of_classes("roc_auc", ax, y, p, only, scores, class_names, classes)
     lines += ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=1, label="chance: 0.500")
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel="false positive rate", ylabel="true positive rate")
-    side_legend(ax, lines, title="area under the curve")
-    return figure_of(ax)
+    return _with_legend_below(ax, lines, "area under the curve", is_new)
 
 
 def precision_recall(
@@ -119,11 +118,20 @@ def precision_recall(
     >>> figure.axes[0].get_legend().get_texts()[0].get_text()
     'well: 1.000'
     """
-    ax = new_axes(7.2, 4.2) if ax is None else check_axes(ax)
+    ax, is_new = (new_axes(4.8, 4.2), True) if ax is None else (check_axes(ax), False)
     lines = _curves_of_classes("average_precision", ax, y, p, only, scores, class_names, classes)
     ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel="recall (sensitivity)", ylabel="precision")
-    side_legend(ax, lines, title="average precision")
-    return figure_of(ax)
+    return _with_legend_below(ax, lines, "average precision", is_new)
+
+
+def _with_legend_below(ax: Axes, lines: Sequence[Line2D], title: str, is_new: bool) -> Figure:
+    """Draw the legend where it hides no curve, and make a new figure higher by it."""
+    figure = figure_of(ax)
+    if is_new:
+        figure.set_figheight(figure.get_figheight() + 0.3 + 0.165 * len(lines))
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, -0.6 / 3.7), "borderaxespad": 0.0}
+    ax.legend(handles=lines, title=title, fontsize=8, title_fontsize=8, frameon=False, alignment="left", **place)
+    return figure
 
 
 def _curves_of_classes(
@@ -164,13 +172,13 @@ def _curves_of_classes(
         )
         text = f"{name}: not defined" if np.isnan(value) else f"{name}: {value:.3f}{between}"
         style["markevery"] = None if np.isnan(value) else 0.1
-        (line,) = ax.plot(x, height, clip_on=False, label=literal(text), **style)
+        (line,) = ax.plot(x, height, clip_on=False, label=text, **style)
         return line
 
-    shortened = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in names]
-    styles = zip(chosen, _styles(len(chosen)), strict=True)
+    marks: dict[str, Any] = {"markersize": 4, "linewidth": 1.5}
     lines = [
-        draw(k, shortened[k], color=color, marker=marker, markersize=4, linewidth=1.5) for k, (color, marker) in styles
+        draw(k, shortened(names[k], LONGEST), color=color, marker=marker, **marks)
+        for k, (color, marker) in zip(chosen, _styles(len(chosen)), strict=True)
     ]
     if only is None and n > 2:
         lines.append(draw(None, f"mean of {n} classes", color=GRAY, linewidth=3, alpha=0.6, zorder=1.5))
