@@ -3,12 +3,15 @@
 from deepsimplex.experiments.commands import evaluate, export, make_targets, train
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 from deepsimplex.experiments.finished_runs import Run, read_run, read_runs
+from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions, save_predictions
 
 __all__ = [
     "ConfigurationError",
+    "PageSection",
+    "PageTable",
     "Predictions",
     "Run",
     "RunConfig",
