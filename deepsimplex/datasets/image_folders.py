@@ -100,10 +100,11 @@ def _in_paths(places: dict[Path, Path], pattern: Any, option: str, root: Path) -
     if pattern is None:
         return None
     try:
-        groups = 1 if pattern == "folder" else re.compile(pattern).groups
+        groups = 1 if isinstance(pattern, str) and pattern == "folder" else re.compile(pattern).groups
     except (re.error, TypeError) as error:
+        value = pattern if isinstance(pattern, str) else type(pattern).__name__
         raise ValueError(
-            f"{option} of a folder must be 'folder' or a regular expression; found {pattern!r} ({error})"
+            f"{option} of a folder must be 'folder' or a regular expression; found {value!r} ({error})"
         ) from None
     if groups != 1:
         raise ValueError(

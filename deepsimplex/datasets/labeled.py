@@ -113,7 +113,8 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
     if class_names is None and y.dtype.kind in "biuf" and y.ndim == 1 and np.isfinite(y).all() and not (y % 1).any():
         present, numbers = np.unique(y, return_inverse=True)
         return numbers.astype(np.int64), [str(int(label)) for label in present]
-    numbers, _ = check_labels(y, name=f"labels of {name}", hint="Store labels that are names as strings")
+    hint = "Store labels that are names as strings"
+    numbers, _ = check_labels(y, name=f"labels of {name}", hint=hint, least_classes=1)
     return numbers, list(class_names or map(str, np.unique(numbers)))
 
 
