@@ -179,6 +179,20 @@ def reliability_band() -> Figure:
     return ds.plots.reliability(y[test], classifier.predict_proba(X[test]), bins=10, latent=latent, scores=scores)
 
 
+def roc() -> Figure:
+    return _curves(ds.plots.roc)
+
+
+def precision_recall() -> Figure:
+    return _curves(ds.plots.precision_recall)
+
+
+def _curves(draw: Callable[..., Figure]) -> Figure:
+    y, p, names = forest()
+    scores = ds.evaluation.class_scores(y, p, intervals=0.95)
+    return draw(y, p, scores=scores, class_names=names)
+
+
 def risk_coverage() -> Figure:
     y, p, _ = forest()
     features = load_wine().data
@@ -239,6 +253,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "latent_space_of_targets": latent_space_of_targets,
     "latent_space_of_three": latent_space_of_three,
     "learning_curves": learning_curves,
+    "precision_recall": precision_recall,
     "prediction_sets": prediction_sets,
     "predictions": predictions,
     "prototype_images": prototype_images,
@@ -246,6 +261,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "reliability": reliability,
     "reliability_band": reliability_band,
     "risk_coverage": risk_coverage,
+    "roc": roc,
     "saliency": saliency,
     "simplex": simplex,
     "simplex_of_four": simplex_of_four,

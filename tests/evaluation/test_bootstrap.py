@@ -131,8 +131,10 @@ def test_higher_level_contains_lower_level():
 def test_single_sample_bounds_equal_score(metric):
     options, p = OPTIONS.get(metric, {}), [[0.2, 0.5, 0.3]]
     value = metric([1], p, **options)
-    assert evaluation.bootstrap_interval(metric, [1], p, resamples=5, **options) == (value, value)
-    assert evaluation.bootstrap_interval(metric, [[1]], p, resamples=5, stratified=True, **options) == (value, value)
+    interval = evaluation.bootstrap_interval(metric, [1], p, resamples=5, **options)
+    np.testing.assert_array_equal(interval, (value, value))  # also NaN, for the area under a ROC curve
+    interval = evaluation.bootstrap_interval(metric, [[1]], p, resamples=5, stratified=True, **options)
+    np.testing.assert_array_equal(interval, (value, value))
 
 
 def test_infinite_scores_have_infinite_bounds():
