@@ -54,7 +54,7 @@ def split_rows(
         return in_order, in_order[:0]
     if groups is None and time is None:
         return _by_class(y, test_fraction, seed, name)
-    units, unit = np.unique(time if groups is None else groups, return_inverse=True)
+    units, unit = np.unique(np.asarray(time if groups is None else groups), return_inverse=True)
     if len(units) < 2:
         what = "time" if groups is None else "groups"
         raise ValueError(f"{what} of {name} must have at least 2 values to split by; found {units[0]} alone")

@@ -234,7 +234,11 @@ def check_coverage(config: RunConfig, split: Split) -> None:
 
 def not_fitted(model: SimplexClassifier, config: RunConfig) -> list[str]:
     """Return the keys of the configuration whose density, calibration or sets a model lacks."""
-    components = {"density": model.density, "method": model.calibration, "coverage": model.prediction_sets}
-    components["unknown"] = model.unknown
+    components = {
+        "density": model.density,
+        "method": model.calibration,
+        "coverage": model.prediction_sets,
+        "unknown": model.unknown,
+    }
     wanted = config.calibration.model_dump()
     return [f"calibration.{key}" for key, fit in components.items() if fit is None and wanted[key] not in (None, False)]
