@@ -1,20 +1,26 @@
 # On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-lowest` tries
-# the lowest versions of what it depends on, `make test-peers` compares with other packages, `make gallery` draws every
-# figure, `make docs` builds the documentation, `make reproduce TABLE=casimac_1` measures a table of the papers again, and
-# without TABLE all of them; `make robustness` draws random and odd inputs. Each makes its own virtual environment first.
+# the lowest versions of what it depends on, `make test-peers` compares with other packages, `make figures` draws every
+# figure of the gallery and `make tables` writes the pages' tables, `make docs` builds the documentation, `make reproduce
+# TABLE=casimac_1` measures a table of the papers again, and without TABLE all of them; `make robustness` draws random and
+# odd inputs. Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= $(shell date +%s)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs gallery reproduce robustness test test-fast test-lowest test-peers lint clean
+.PHONY: demo docs figures tables reproduce robustness test test-fast test-lowest test-peers lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
 
-gallery: $(VENV)/.installed
+figures: $(VENV)/.installed
 	$(BIN)/python -m training.gallery
+	$(BIN)/python -m training.unknown_pieces
+
+# Of the pages, from training/results.
+tables: $(VENV)/.installed
+	$(BIN)/python -m training.pages
 
 # Data sets are looked for in the folder that DEEPSIMPLEX_DATA names; an interrupted command goes on where it was.
 reproduce: $(VENV)/.installed
@@ -44,12 +50,9 @@ test-peers: $(VENV)-peers/.installed
 	$(VENV)-peers/bin/python -m pytest -m peers -W default
 
 # Strict: a warning or a dead link is an error.
-docs: $(VENV)/.installed-docs build/gallery/index.html build/notebooks/.executed
+docs: $(VENV)/.installed-docs build/notebooks/.executed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
-
-build/gallery/index.html: training/gallery.py | $(VENV)/.installed
-	$(BIN)/python -m training.gallery
 
 build/notebooks/.executed: $(wildcard notebooks/*.py) | $(VENV)/.installed-docs
 	$(BIN)/python -m training.notebooks

@@ -7,8 +7,10 @@ compares runs on one page.
 
 import json
 import os
+import re
 import shlex
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,10 +80,50 @@ def _on_one_line(again: str | None = None) -> Iterator[None]:
         raise typer.Exit(130) from interrupt
 
 
+# What TensorFlow writes about a machine that has all that it needs.
+_NOTES = re.compile(
+    rb"I\d{4} |WARNING: All log messages before absl|To enable the following instr|E\d{4} .* failed call to cuInit"
+)
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Say that TensorFlow is loaded inside the block, if somebody looks, and hold its notes about the machine back.
+
+    They are written to the file descriptor. All other lines follow at the end.
+    """
+    from rich.console import Console
+
+    sys.stderr.flush()
+    descriptor = os.dup(2)
+    with os.fdopen(descriptor, "w") as terminal, tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            with Console(file=terminal).status("loading TensorFlow"):
+                yield
+                import tensorflow as tf
+
+                tf.config.list_physical_devices()  # looks for GPUs, and writes of them
+        finally:
+            sys.stderr.flush()
+            os.dup2(descriptor, 2)
+            written.seek(0)
+            for line in written:
+                if not _NOTES.match(line):
+                    sys.stderr.buffer.write(line)
+            sys.stderr.flush()
+
+
+def _experiments() -> Any:
+    """Import what the commands do, when one is called: --help needs no TensorFlow."""
+    with _loading():
+        from deepsimplex import experiments
+    return experiments
+
+
 def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
     """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
-    from deepsimplex import experiments  # imported here: --help needs no TensorFlow
-
+    experiments = _experiments()
     work: Callable[..., Any] = getattr(experiments, command)
     work(experiments.load_config(path, overrides or ()), **options)
 
@@ -135,7 +177,7 @@ def train(
     with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *given, *overrides])):
         if not config and not folder:
             raise ValueError("train needs a folder of images by class, or --config with a YAML file")
-        from deepsimplex import experiments
+        experiments = _experiments()
         from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 
         if together:
@@ -185,8 +227,7 @@ def predict(
 
     Exit code 1: some files cannot be read; the others are predicted.
     """
-    from deepsimplex import experiments
-
+    experiments = _experiments()
     table = experiments.predict_files(model, files, output, rejected=rejected, **_read_options(overrides, _READING))
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
     for file, error in failed:
@@ -200,7 +241,8 @@ _READING = ("image_size", "color", "pixel_scale")
 
 
 def _read_options(overrides: list[str] | None, known: tuple[str, ...] | None = None) -> dict[str, Any]:
-    from deepsimplex.experiments.configuration import ConfigurationError, read_options
+    with _loading():
+        from deepsimplex.experiments.configuration import ConfigurationError, read_options
 
     options = read_options(overrides or ())
     if unknown := [name for name in options if known is not None and name not in known]:
@@ -238,9 +280,8 @@ def evaluate(
         raise ValueError(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
-    from deepsimplex import experiments
-
-    experiments.evaluate_on(model, data, output, announce=print, **_read_options(overrides))
+    options = _read_options(overrides)
+    _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
 @application.command()
@@ -270,8 +311,7 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network."""
-    from deepsimplex import experiments
-
+    experiments = _experiments()
     page = experiments.write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
     )

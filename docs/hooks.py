@@ -1,7 +1,6 @@
-"""Hooks of the site's build: formulas become MathML; figures, measured tables and executed notebooks are put in."""
+"""Hooks of the site's build: formulas become MathML, and executed notebooks pages."""
 
 import html
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,11 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-FIGURES = (ROOT / "build" / "gallery", ROOT / "training" / "pictures")  # the committed ones come last, and win
-RESULTS = ROOT / "training" / "results"
 NOTEBOOKS, EXECUTED = ROOT / "notebooks", ROOT / "build" / "notebooks"
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the committed figures, and those that ``make gallery`` has drawn, as pictures/NAME.png, and the notebooks.
-
-    A notebook that has not been executed becomes a page without results.
-    """
-    for path in {path.name: path for folder in FIGURES for path in sorted(folder.glob("*.png"))}.values():
-        files.append(File.generated(config, f"pictures/{path.name}", abs_src_path=str(path)))
+    """Add the notebooks; one that has not been executed becomes a page without results."""
     for path in sorted(NOTEBOOKS.glob("*.py")):
         executed = EXECUTED / f"{path.stem}.md"
         content = (
@@ -35,48 +27,12 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Fill in the markers of a page.
-
-    ``<!-- figure NAME: caption -->`` becomes the figure, or its caption alone if it has not been drawn.
-    ``<!-- results NAME --> ... <!-- end -->``, at the start of a line, becomes the table of
-    training/results/NAME.json if that file exists, and stays as written otherwise. ``<!-- include FILE -->`` becomes a
-    file of the repository, its links those of the site.
-    """
+    """Put files of the repository in place of ``<!-- include FILE -->``, their links those of the site."""
 
     def include(match: re.Match[str]) -> str:
         return (ROOT / match[1]).read_text(encoding="utf-8").replace("](docs/", "](")
 
-    def figure(match: re.Match[str]) -> str:
-        name, caption = match[1], match[2]
-        if files.get_file_from_path(f"pictures/{name}.png") is None:
-            return f"*{caption}* (drawn by `make gallery`)"
-        return f"![{name}](pictures/{name}.png)\n\n*{caption}*"
-
-    def results(match: re.Match[str]) -> str:
-        path = RESULTS / f"{match[1]}.json"
-        return _table(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else match[2].strip()
-
-    markdown = re.sub(r"<!-- include (\S+) -->", include, markdown)
-    markdown = re.sub(r"<!-- figure (\w+): (.*?) -->", figure, markdown, flags=re.DOTALL)
-    return re.sub(r"^<!-- results (\w+) -->(.*?)<!-- end -->", results, markdown, flags=re.DOTALL | re.MULTILINE)
-
-
-def _table(results: dict[str, Any]) -> str:
-    """A table in Markdown from {"rows": [{column: value}, ...]}, and "command", "date", "cores", "notes" if given."""
-    columns = list(results["rows"][0])
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[_shown(row.get(column)) for column in columns] for row in results["rows"]]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    when = f" on {results['date']}, {results['cores']} cores" if "date" in results else ""
-    command = f"Measured{when} by `{results['command']}`." if "command" in results else ""
-    notes = "\n".join(f"- {note}" for note in results.get("notes", ()))
-    return f"{command}\n\n{table}\n\n{notes}".strip()
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return re.sub(r"<!-- include (\S+) -->", include, markdown)
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:

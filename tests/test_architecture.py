@@ -3,7 +3,10 @@
 import ast
 import graphlib
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -169,6 +172,34 @@ def test_public_names_are_sorted_and_complete() -> None:
         assert getattr(deepsimplex, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         deepsimplex.nothing  # noqa: B018
+
+
+def test_evaluation_and_command_line_import_no_tensorflow() -> None:
+    """Once Keras is imported, it finds the classes of saved objects."""
+    program = """
+import sys
+import deepsimplex.evaluation, deepsimplex.geometry, deepsimplex.cli
+assert not {"keras", "tensorflow", "pandas", "scipy.stats"} & set(sys.modules)
+import keras
+for name in ("SimplexClassifier", "CASIMAC", "ConformalSets", "VariationalGaussianProcess", "ArgmaxReadout"):
+    assert keras.saving.get_registered_object("deepsimplex>" + name)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)  # not of the server, which has imported TensorFlow
+
+
+@pytest.mark.slow
+def test_command_line_writes_errors_alone() -> None:
+    """Nothing of what TensorFlow writes while it is loaded."""
+    command = [sys.executable, "-m", "deepsimplex.cli", "report", "nothing"]
+    environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 2
+    assert (done.stdout, done.stderr) == ("", "deepsimplex: there is no run 'nothing': no 'nothing' in '.'\n")
+
+
+@pytest.mark.parametrize("first", ["import deepsimplex.targets", "from deepsimplex.calibration import ConformalSets"])
+def test_keras_finds_saved_classes_after_import_of_one_room(first: str) -> None:
+    run(f"{first}\nimport keras\nassert keras.saving.get_registered_object('deepsimplex>SimplexClassifier')")
 
 
 @pytest.mark.slow

@@ -62,7 +62,8 @@ def test_coverage_in_every_group(by_class):
 
 
 @pytest.mark.parametrize(
-    "groups", [[3, 2**60, 3], [True, False, True], ["a", "bc", "a"], np.array(["a", "b", "a"], "O")]
+    "groups",
+    [[3, 2**60, 3], [True, False, True], ["a", "bc", "a"], np.array(["a", "b", "a"], "O"), np.array([1, 2, 1], "O")],
 )
 def test_groups_of_any_kind_survive_config_round_trip(groups):
     p, y = draw(1, 150)

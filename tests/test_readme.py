@@ -13,7 +13,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", ROOT / "docs" / "getting_started.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("index", "getting_started")),
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+]
 
 
 class Example(NamedTuple):
@@ -200,47 +204,65 @@ def test_configuration_with_user_defined_members_is_valid(tmp_path, monkeypatch)
     assert config.model.head == {"name": "mine:BoundedHead", "radius": 3.0}
 
 
-def test_first_example_has_at_most_twenty_lines():
-    lines = [line for line in EXAMPLES[0].text.splitlines() if line.strip()]
-    assert 10 <= len(lines) <= 20
+def test_first_example_has_at_most_fifteen_lines():
+    lines = [line for line in EXAMPLES[0].text.splitlines() if line.strip() and not line.startswith("#")]
+    assert 10 <= len(lines) <= 15
 
 
-METHODS = {  # of the README: of the benchmark
-    "cross-entropy": "cross-entropy",
-    "cross-entropy and temperature, 5% held out": "temperature",
-    "cross-entropy, normalized features": "cross-entropy, normalized features",
-    "the same and temperature, 5% held out": "temperature, normalized features",
-    "label smoothing": "label smoothing",
-    "Monte Carlo dropout, ten passes": "dropout",
-    "SNGP": "SNGP",
-    "ensemble of three": "ensemble",
-    "deepsimplex, distances": "deepsimplex",
-    "deepsimplex, distances and density": "deepsimplex, density",
+def results_of(name: str) -> list[dict[str, Any]]:
+    return json.loads((ROOT / "training" / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+
+
+FEATURES = {
+    "**deepsimplex**": "deepsimplex",
+    "softmax, best weight decay": "softmax, weight decay",
+    "logistic regression, best penalty": "logistic regression",
 }
 
 
 def test_readme_table_equals_results():
-    results = json.loads((ROOT / "training" / "results" / "deep_small.json").read_text())["rows"]
-    measured = {row["method"]: row for row in results}
-    (table,) = re.findall(r"^\| method \|.*?\n(?!\|)", README, flags=re.MULTILINE | re.DOTALL)
-    _, _, *shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    assert [name for name, *_ in shown] == [*METHODS]
-    for name, *scores in shown:
-        row = measured[METHODS[name]]
-        columns = ("accuracy", "NLL", "ECE", "corrupted NLL", "AUROC by probability", "AUROC by density")
-        assert scores == [f"{float(row[column].split()[0]):.3f}" if row[column] else "" for column in columns], name
+    (table,) = re.findall(r"^\| task \|.*?\n(?!\|)", README, flags=re.MULTILINE | re.DOTALL)
+    _, _, *shown = [[cell.strip() for cell in line.split("|")[2:-1]] for line in table.splitlines()]
+    assert len(shown) <= 8
+    images = {row["method"]: row for row in results_of("transfer_cifar10") if row["rows"] == 2000}
+    for name, *scores in shown[:3]:
+        row = images[FEATURES[name]]
+        assert scores == [f"{float(row[column].split()[0]):.3f}" for column in ("accuracy", "NLL", "ECE")], name
+    tables = {row["method"]: row for row in results_of("tables")}
+    for name, *scores in shown[3:]:
+        row = tables["SimplexGaussianProcess()" if name == "**deepsimplex**" else name]
+        assert scores == [f"{row[column]:.3f}" for column in ("accuracy", "NLL, geometric mean", "ECE")], name
 
 
-def test_demo_numbers_equal_results():
-    (row,) = json.loads((ROOT / "training" / "results" / "demo.json").read_text())["rows"]
-    caption = re.sub(r"\s+", " ", README)
-    assert f"least certain of {row['samples']} test images" in caption
-    assert f"accuracy {row['accuracy']:.3f}, negative log-likelihood (NLL) {row['NLL']:.3f}," in caption
-    assert f"expected calibration error (ECE) {row['ECE']:.3f}." in caption
+def test_readme_numbers_equal_results():
+    text = re.sub(r"\s+", " ", README)
+    (row,) = results_of("unknown_pieces")
+    assert row["called unknown"] == 1.0
+    assert f"more than 0.9 for {100 * row['softmax above 0.9']:.0f}% of them." in text
+    assert f"all of them unknown, and {100 * row['digits, called unknown']:.0f}% of the digits" in text
+    ours, softmax = (
+        next(row for row in results_of("transfer_cifar10") if (row["rows"], row["method"]) == (2000, method))
+        for method in ("deepsimplex", "softmax, weight decay")
+    )
+    assert f"the NLL is {float(ours['NLL'].split()[0]) / float(softmax['NLL'].split()[0]):.2f} of the best" in text
+    score, probability = (
+        float(row["AUROC, CIFAR-100: probability, GEN, unknown_score"].split(", ")[place])
+        for row, place in ((ours, 2), (softmax, 0))
+    )
+    assert f"with an AUROC of {score:.3f}, by softmax probabilities with {probability:.3f}." in text
+    deep = {row["method"]: float(row["NLL"].split()[0]) for row in results_of("deep_small")}
+    assert f"is {deep['deepsimplex']:.3f}, of a softmax layer on normalized features " in text
+    assert f" {deep['cross-entropy, normalized features']:.3f}." in text
 
 
 def test_readme_is_short():
-    assert len(README.splitlines()) <= 150
+    """And of few numbers: in no sentence more than two."""
+    assert len(README.splitlines()) <= 120
+    prose = re.sub(r"^```.*?^```|^\|.*?$|\]\(.*?\)|`[^`]*`", "", README, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"CIFAR-\d+|Python 3\.\d+ to 3\.\d+", "", prose)
+    assert len(re.findall(r"\d[\d.]*", prose)) <= 15
+    for sentence in re.split(r"(?<=[.:])\s", prose):
+        assert len(re.findall(r"\d[\d.]*", sentence)) <= 2, sentence
 
 
 def test_readme_has_no_placeholder_figures():

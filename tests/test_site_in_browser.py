@@ -3,7 +3,6 @@
 import functools
 import importlib
 import inspect
-import json
 import os
 import re
 import subprocess
@@ -62,40 +61,18 @@ def driver():
         yield driver
 
 
-def hooks(monkeypatch, folder: Path):
-    """The build's hooks, with the results of a folder."""
+def hooks():
+    """The build's hooks."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "hooks.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "RESULTS", folder)
     return module
 
 
-PAGE = "before\n<!-- results grid -->\n| written | by hand |\n<!-- end -->\nafter"
-
-
-def test_tables_are_generated_from_results(monkeypatch, tmp_path):
-    rows = [{"target": "ilr", "NLL": 0.1}, {"target": "casimac", "NLL": None}]
-    (tmp_path / "grid.json").write_text(
-        json.dumps({"command": "python -m training.grid", "rows": rows, "notes": ["A note."]})
-    )
-    page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
-    table = "| target | NLL |\n| --- | --- |\n| ilr | 0.100 |\n| casimac | - |\n\n- A note."
-    assert page.startswith("before\nMeasured by `python -m training.grid`.\n\n" + table)
-    assert "by hand" not in page
-
-
-def test_tables_without_results_are_unchanged(monkeypatch, tmp_path):
-    page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
-    assert page == "before\n| written | by hand |\nafter"
-    quoted = "`<!-- results NAME -->` and `<!-- end -->`"
-    assert hooks(monkeypatch, tmp_path).on_page_markdown(quoted, None, None, None) == quoted
-
-
-def test_unknown_formula_command_raises(monkeypatch, tmp_path):
-    module = hooks(monkeypatch, tmp_path)
+def test_unknown_formula_command_raises():
+    module = hooks()
     assert "<math" in module.on_page_content(r'<span class="arithmatex">\(\frac{a}{b}\)</span>', None, None, None)
     with pytest.raises(ValueError, match="nosuchthing"):
         module.on_page_content(r'<span class="arithmatex">\(\nosuchthing x\)</span>', None, None, None)
@@ -213,4 +190,29 @@ def test_pages_open_from_disk(driver, site):
     open_page(driver, f"{site.as_uri()}/index.html")
     ((_, width),) = driver.execute_script(WIDTHS)
     assert width > 200
-    assert "Where to read on" in text_of(driver)
+    assert "New here" in text_of(driver)
+
+
+TOO_WIDE = """
+const wide = (one) => one.scrollWidth > one.clientWidth + 1;
+const code = arguments[0] ? [...document.querySelectorAll("article pre > code")].filter(wide) : [];
+return [...code, ...[document.documentElement].filter(wide)].map((one) => one.innerText.slice(0, 80));
+"""
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1440, 390])
+def test_nothing_is_cut_at_the_width_of_a_desk_and_of_a_phone(driver, site, width):
+    """Code scrolls on a phone, and in executed notebooks, which print long lines."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for page in sorted(site.rglob("*.html")):
+            driver.get(page.as_uri())
+            fits = width > 500 and page.parent.name != "notebooks"
+            assert driver.execute_script(TOO_WIDE, fits) == [], page
+            pictures = driver.execute_script("return [...document.images].map((one) => one.alt)")
+            assert all(pictures), page
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,15 +1,12 @@
 """Every figure of ``ds.plots``, drawn from real data: digits, iris and wine, with seeds and small models.
 
-    python -m training.gallery [--output build/gallery] [NAME ...]
+    python -m training.gallery [--output docs/pictures] [NAME ...]
 
-Writes a PNG for each entry, and ``index.html`` that shows them; prints each file and the seconds it took, with those of
-learning what it draws, once for all that draw it. ``training/pictures`` holds ``reliability_band.png`` and
-``simplex.png`` of the documentation as this writes them.
+Writes a PNG for each entry, which docs/gallery.md shows; prints each file and the seconds it took, with those of
+learning what it draws, once for all that draw it.
 """
 
 import functools
-import html
-import inspect
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
 
-FOLDER = Path("build/gallery")
+FOLDER = Path("docs/pictures")
 
 
 @functools.cache
@@ -49,6 +46,18 @@ def network_outputs() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], ds.Late
     model, _ = network()
     _, (x, y) = ds.datasets.load("digits")
     return x, y, model.predict_proba(x), model.predict_latent(x), model.target.scores(10)
+
+
+@functools.cache
+def wine_latents() -> tuple[ds.LatentGaussian, ds.LatentGaussian, NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Targets of wines by distances, the Gaussians and probabilities of 12 others, and the labels of both."""
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:, :2]  # two columns leave something to doubt
+    order = np.random.default_rng(3).permutation(len(y))
+    train, test = order[:-12], order[-12:]
+    classifier = ds.SimplexGaussianProcess("casimac").fit(X[train], y[train])
+    targets = ds.targets.CASIMAC("euclidean").fit_transform(X[train], y[train])
+    return targets, classifier.predict_latent(X[test]), y[train], y[test], classifier.predict_proba(X[test])
 
 
 @functools.cache
@@ -74,6 +83,13 @@ def classwise_reliability() -> Figure:
 def confusion_matrix() -> Figure:
     _, y, p, _, _ = network_outputs()
     return ds.plots.confusion_matrix(y, p)
+
+
+def decision_curve() -> Figure:
+    y, p, _ = forest()
+    X = load_wine().data[:, :2]  # less is known of two columns
+    probabilities = {"forest": p, "LVQ1, two columns": cross_val_predict(ds.LVQ1(), X, y, method="predict_proba")}
+    return ds.plots.decision_curve({name: ds.evaluation.decision_curve(y, one) for name, one in probabilities.items()})
 
 
 def decision_regions() -> Figure:
@@ -107,6 +123,16 @@ def latent_space() -> Figure:
 def latent_space_of_three() -> Figure:
     _, y, _, latent, scores = network_outputs()
     return ds.plots.latent_space(latent, y, only=[1, 8, 9], scores=scores)
+
+
+def latent_space_of_targets() -> Figure:
+    targets, _, y, _, _ = wine_latents()
+    return ds.plots.latent_space(targets, y, only=[0, 1, 2])
+
+
+def latent_space_of_gaussians() -> Figure:
+    _, latent, _, y, _ = wine_latents()
+    return ds.plots.latent_space(latent, y, only=[0, 1, 2], level=0.5)
 
 
 def learning_curves() -> Figure:
@@ -153,6 +179,20 @@ def reliability_band() -> Figure:
     return ds.plots.reliability(y[test], classifier.predict_proba(X[test]), bins=10, latent=latent, scores=scores)
 
 
+def roc() -> Figure:
+    return _curves(ds.plots.roc)
+
+
+def precision_recall() -> Figure:
+    return _curves(ds.plots.precision_recall)
+
+
+def _curves(draw: Callable[..., Figure]) -> Figure:
+    y, p, names = forest()
+    scores = ds.evaluation.class_scores(y, p, intervals=0.95)
+    return draw(y, p, scores=scores, class_names=names)
+
+
 def risk_coverage() -> Figure:
     y, p, _ = forest()
     features = load_wine().data
@@ -161,6 +201,14 @@ def risk_coverage() -> Figure:
     return ds.plots.risk_coverage(
         {name: ds.evaluation.risk_coverage_curve(y, one) for name, one in (probabilities | {"forest": p}).items()}
     )
+
+
+def saliency() -> Figure:
+    model, _ = network()
+    x, y, p, _, _ = network_outputs()
+    doubtful = np.argsort(p.max(axis=1), kind="stable")[:4]
+    titles = [f"{p[i].argmax()} ({p[i].max():.2f}), true {y[i]}" for i in doubtful]
+    return ds.plots.saliency(x[doubtful], model.saliency(x[doubtful]), titles)
 
 
 def simplex() -> Figure:
@@ -183,6 +231,11 @@ def simplex_of_four() -> Figure:
     return ds.plots.simplex(p, y[200:], class_names=[str(name) for name in classes])
 
 
+def simplex_of_readout() -> Figure:
+    _, _, _, y, p = wine_latents()
+    return ds.plots.simplex(p, y)
+
+
 def uncertain_images() -> Figure:
     x, y, p, latent, scores = network_outputs()
     return ds.plots.uncertain_images(x, p, y, latent=latent, scores=scores)
@@ -192,11 +245,15 @@ def uncertain_images() -> Figure:
 ENTRIES: dict[str, Callable[[], Figure]] = {
     "classwise_reliability": classwise_reliability,
     "confusion_matrix": confusion_matrix,
+    "decision_curve": decision_curve,
     "decision_regions": decision_regions,
     "decision_regions_mixed": decision_regions_mixed,
     "latent_space": latent_space,
+    "latent_space_of_gaussians": latent_space_of_gaussians,
+    "latent_space_of_targets": latent_space_of_targets,
     "latent_space_of_three": latent_space_of_three,
     "learning_curves": learning_curves,
+    "precision_recall": precision_recall,
     "prediction_sets": prediction_sets,
     "predictions": predictions,
     "prototype_images": prototype_images,
@@ -204,8 +261,11 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "reliability": reliability,
     "reliability_band": reliability_band,
     "risk_coverage": risk_coverage,
+    "roc": roc,
+    "saliency": saliency,
     "simplex": simplex,
     "simplex_of_four": simplex_of_four,
+    "simplex_of_readout": simplex_of_readout,
     "uncertain_images": uncertain_images,
 }
 
@@ -215,34 +275,11 @@ def plot_name(entry: str) -> str:
     return max((name for name in ds.plots.__all__ if entry.startswith(name)), key=len)
 
 
-def index(names: list[str]) -> str:
-    """The page that shows the pictures of these entries."""
-    figures = []
-    for name in names:
-        plot = plot_name(name)
-        purpose = (inspect.getdoc(getattr(ds.plots, plot)) or "").split("\n")[0]
-        caption = " Here: ".join(filter(None, [purpose, inspect.getdoc(ENTRIES[name])]))
-        figures.append(
-            f'<figure id="{name}"><img src="{name}.png" alt="{html.escape(purpose)}">\n'
-            f"<figcaption><code>ds.plots.{plot}</code>: {html.escape(caption)}</figcaption></figure>"
-        )
-    style = (
-        "body{font-family:sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}"
-        "figure{margin:0 0 3rem}img{max-width:100%;margin-bottom:.6rem}"
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>deepsimplex: gallery</title>'
-        f"<style>{style}</style></head>\n<body><h1>Figures of deepsimplex</h1>\n"
-        + "\n".join(figures)
-        + "\n</body></html>\n"
-    )
-
-
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="entries to draw; all by default")] = None,
     output: Annotated[Path, typer.Option(help="folder to write to")] = FOLDER,
 ) -> None:
-    """Draw the figures and the page that shows them."""
+    """Draw the figures."""
     chosen = names or list(ENTRIES)
     for name in chosen:
         if name not in ENTRIES:
@@ -253,9 +290,6 @@ def main(
         path = output / f"{name}.png"
         ENTRIES[name]().savefig(path)
         print(f"{path}  {time.perf_counter() - begun:.1f} s", flush=True)
-    page = output / "index.html"
-    page.write_text(index(chosen), encoding="utf-8")
-    print(page)
 
 
 if __name__ == "__main__":

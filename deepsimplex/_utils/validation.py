@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.messages import did_you_mean, listed
 
 SUM_TOLERANCE = 1e-3
 """Largest difference from 1 of the sum of one sample's probabilities: allows for a softmax in half precision."""
@@ -18,8 +18,17 @@ ROUNDING = 1e-6
 
 MOST_CLASSES = 2**20
 """Largest number of classes: higher labels are likely a mistake, and arrays get a column for every class."""
-# What NumPy and pandas write for missing values.
-_MISSING = ("None", "nan", "<NA>", "NaT")
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value is what Python, NumPy or pandas have for a missing one.
+
+    Examples
+    --------
+    >>> [is_missing(value) for value in (None, float("nan"), "nan", 0)]
+    [True, True, False, False]
+    """
+    return str(value) in ("None", "nan", "<NA>", "NaT") and not isinstance(value, str)
 
 
 def _shown(value: Any) -> str:
@@ -336,12 +345,26 @@ def _class_numbers(labels: NDArray[Any], classes: Sequence[Any], name: str) -> N
 def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classes", of: str = "p") -> tuple[Any, ...]:
     """Return the names of n classes; None names them 0..n-1."""
     classes = range(n) if classes is None else classes
-    listed = np.iterable(classes) and not isinstance(classes, str | bytes)
-    names = tuple(known.item() if isinstance(known, np.generic) else known for known in (classes if listed else ()))
+    several = np.iterable(classes) and not isinstance(classes, str | bytes)
+    names = tuple(known.item() if isinstance(known, np.generic) else known for known in (classes if several else ()))
     if len(names) != n or not all(isinstance(known, Hashable) for known in names) or len(set(names)) != n:
-        shown = list(names) if listed else classes
+        shown = list(names) if several else classes
         raise ValueError(f"{name} must hold {n} different names, one for each column of {of}; found {shown!r}")
     return names
+
+
+def check_positive(positive: Any, names: Sequence[Any]) -> int:
+    """Return the number of the class ``positive``: a name or, as text leaves numbers for numbers, a number.
+
+    Examples
+    --------
+    >>> check_positive("ill", ["healthy", "ill"]), check_positive(0, ["healthy", "ill"]), check_positive(5, [7, 5])
+    (1, 0, 1)
+    """
+    numbers = range(len(names)) if all(isinstance(name, str) for name in names) else ()
+    if positive not in (*names, *numbers):
+        raise ValueError(f"positive must be a class of p, among {listed(names)}; found {positive!r}")
+    return [*names].index(positive) if positive in names else int(positive)
 
 
 def check_labels_and_probabilities(
@@ -452,10 +475,7 @@ def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of
     # Of a list of numbers and text NumPy makes text.
     values = array if hasattr(groups, "dtype") or array.dtype.kind != "U" else np.asarray(groups, dtype=object)
     is_object = values.dtype.kind == "O"
-    is_missing = (
-        [str(value) in _MISSING and not isinstance(value, str) for value in values] if is_object else values != values
-    )
-    if missing := np.flatnonzero(is_missing).tolist():
+    if missing := np.flatnonzero([is_missing(value) for value in values] if is_object else values != values).tolist():
         raise ValueError(
             f"groups must not be missing; found {values[missing[0]]} in row {missing[0]}. Samples alone are groups, too"
         )

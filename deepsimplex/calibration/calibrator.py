@@ -43,6 +43,11 @@ class Calibration(Fitted, ABC):
     array([0.7375, 0.2625])
     """
 
+    # Of held-out samples, set by ``calibrate`` of a classifier: mean calibrated probabilities [n], and their number.
+    further_attributes = ("mean_probabilities_", "held_out_")
+    mean_probabilities_: NDArray[np.float64]
+    held_out_: int
+
     @abstractmethod
     def fit_outputs(
         self,
@@ -81,6 +86,12 @@ class Calibration(Fitted, ABC):
         """Calibrate class probabilities [N, n], an array or a tensor, which may be symbolic; unchanged by default."""
         return p
 
+    def apply_outputs(self, *, probabilities: Any, latent: LatentGaussian | None = None, readout: Any = None) -> Any:
+        """Return calibrated class probabilities [N, n] of the outputs that ``fit_outputs`` takes."""
+        if self.maps_probabilities or latent is None:
+            return self.apply_probabilities(probabilities)
+        return np.asarray(readout(self.apply_latent(latent).as_dict()))
+
     @property
     def maps_probabilities(self) -> bool:
         """Whether probabilities change after the readout, so that they are no longer those of the latents."""
@@ -116,7 +127,8 @@ class ProbabilityCalibration(Calibration):
         y : array_like, shape [N] or [N, 1]
             True classes: numbers 0..n-1, or names that ``classes`` holds.
         sample_weight : array_like, shape [N], optional
-            Not negative; samples of weight 0 are left out.
+            Not negative; samples of weight 0 are left out. A weight of 2 is the sample twice: what depends on the
+            number of samples, as penalties and Venn-Abers intervals do, takes their sum for it.
         classes : sequence of length n, optional
             The name of each column of ``p``: ``model.classes_``.
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import (
@@ -95,7 +96,7 @@ class ConformalSets(Fitted):
     True
     """
 
-    fitted_attributes = ("thresholds_", "groups_")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("thresholds_", "groups_")
     thresholds_: NDArray[np.float64]
     groups_: NDArray[Any]
 
@@ -117,7 +118,7 @@ class ConformalSets(Fitted):
 
     def fit(
         self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None, groups: ArrayLike | None = None
-    ) -> "ConformalSets":
+    ) -> Self:
         """Fit the thresholds to class probabilities [N, n] of held-out samples and their labels [N].
 
         The samples must not have been used to train, nor to calibrate, the classifier. Labels are numbers 0..n-1, or
@@ -182,7 +183,7 @@ class ConformalSets(Fitted):
     def _thresholds_of(self, groups: ArrayLike | None, rows: int) -> NDArray[np.float64]:
         """Return the thresholds of every row, [N, 1] or [N, n], or without groups those of all, [1] or [n]."""
         known = {group: i for i, group in enumerate(self.groups_.tolist())}
-        names = ", ".join(map(repr, known))
+        names = listed(map(repr, known), 5)
         if groups is None and known:
             raise ValueError(
                 f"groups must be given: every group, {names}, has a threshold. An export has no input of groups, and "
@@ -219,8 +220,8 @@ class ConformalSets(Fitted):
 def _group_values(groups: ArrayLike, rows: int) -> NDArray[Any]:
     """Return groups [N] as an array of numbers or of text."""
     values = check_groups(groups, rows, "row of p")
-    if values.dtype.kind == "O" and all(isinstance(value, str) for value in values):
-        values = values.astype(str)
+    if values.dtype.kind == "O":
+        values = np.array(values.tolist())
     if values.dtype.kind not in "biufU":
         raise TypeError(f"groups must be names or numbers; found dtype {values.dtype}")
     return values

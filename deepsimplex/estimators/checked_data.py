@@ -15,8 +15,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from deepsimplex._utils.batching import is_sliced_by_rows, not_finite, row_blocks
-from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.validation import check_sample_weight, unmasked
+from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.validation import check_sample_weight, is_missing, unmasked
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
 from deepsimplex.samples.samples import check_not_given_with_stream
 
@@ -83,13 +83,13 @@ def _check_values(estimator: Any, X: Any, cause: Exception) -> None:
     missing: dict[Any, None] = {}
     for name, values in _object_columns(X):
         for value in filterfalse(_is_number, values):
-            if not _is_missing(value):
+            if not is_missing(value):
                 others[name] = f"{str(value)!r} in column {name!r}"
                 break
             missing[name] = None
     if others:
         raise TypeError(
-            f"X must hold real numbers; found {_listed([*others.values()])}. {_encoding(estimator, [*others])}"
+            f"X must hold real numbers; found {listed(others.values(), _LISTED)}. {_encoding(estimator, [*others])}"
         ) from cause
     if missing:
         raise ValueError(_missing(estimator, "NaN", [*missing])) from cause
@@ -116,11 +116,6 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _is_missing(value: Any) -> bool:
-    """Return whether a value that is no number marks a missing one, as None and pandas' NA and NaT do."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
 def _check_finite(estimator: Any, X: Any) -> None:
     """Raise ValueError with the columns of X [N, d] that are not finite, in scikit-learn's words."""
     if where := not_finite(X):
@@ -135,8 +130,9 @@ def _encoding(estimator: Any, columns: list[Any]) -> str:
     names = ", ".join([*map(repr, columns[:_LISTED]), *(["..."] if not 0 < len(columns) <= _LISTED else [])])
     classifier = f"{type(estimator).__name__}()"
     return (
-        "Encode such columns in a pipeline: make_pipeline(make_column_transformer((OneHotEncoder(sparse_output=False), "
-        f"[{names}]), remainder=SimpleImputer()), {classifier}), or skrub.tabular_pipeline({classifier})"
+        "Encode such columns in a pipeline: make_pipeline(make_column_transformer((OneHotEncoder("
+        f"handle_unknown='ignore', sparse_output=False), [{names}]), remainder=SimpleImputer()), {classifier}), or "
+        f"skrub.tabular_pipeline({classifier})"
     )
 
 
@@ -144,15 +140,10 @@ def _missing(estimator: Any, kind: str, columns: list[Any], where: str = "") -> 
     """Return the message about missing values, and the pipeline that fills them in."""
     filled = "impute them" if kind == "NaN" else "replace them by NaN and impute"
     return (
-        f"Input X contains {kind} in column{'s' * (len(columns) > 1)} {_listed([repr(name) for name in columns])}"
+        f"Input X contains {kind} in column{'s' * (len(columns) > 1)} {listed(map(repr, columns), _LISTED)}"
         f"{where}. Leave such rows out, or {filled}: make_pipeline(SimpleImputer(), "
         f"{type(estimator).__name__}())"
     )
-
-
-def _listed(parts: list[str]) -> str:
-    """Join parts; of many the first, with the number of others."""
-    return ", ".join(parts[:_LISTED]) + (f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else "")
 
 
 def column_ranges(X: Any) -> NDArray[np.float64]:

@@ -9,6 +9,13 @@ from deepsimplex.evaluation.calibration_errors import (
     expected_calibration_error,
     maximum_calibration_error,
 )
+from deepsimplex.evaluation.class_scores import (
+    ClassScores,
+    average_precision,
+    balanced_accuracy,
+    class_scores,
+    roc_auc,
+)
 from deepsimplex.evaluation.classification_scores import (
     accuracy,
     top_k_accuracy,
@@ -16,6 +23,8 @@ from deepsimplex.evaluation.classification_scores import (
     weighted_precision,
     weighted_recall,
 )
+from deepsimplex.evaluation.decision_curves import DecisionCurve, decision_curve, mean_cost, net_benefit
+from deepsimplex.evaluation.labeled_predictions import LabeledPredictions, labeled_predictions
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
@@ -36,6 +45,12 @@ from deepsimplex.evaluation.reliability_curve import (
 from deepsimplex.evaluation.report import Report, report
 from deepsimplex.evaluation.report_comparison import ReportComparison, compare_reports
 from deepsimplex.evaluation.standardized_partition import PartitionRegion, StandardizedPartition, standardized_partition
+from deepsimplex.evaluation.threshold_curves import (
+    PrecisionRecallCurve,
+    ROCCurve,
+    precision_recall_curve,
+    roc_curve,
+)
 from deepsimplex.evaluation.uncertainty import (
     RiskCoverageCurve,
     accuracy_at_coverage,
@@ -48,9 +63,14 @@ from deepsimplex.evaluation.uncertainty import (
 __all__ = [
     "BetaScaling",
     "BrierDecomposition",
+    "ClassScores",
+    "DecisionCurve",
     "Interval",
+    "LabeledPredictions",
     "PartitionComparison",
     "PartitionRegion",
+    "PrecisionRecallCurve",
+    "ROCCurve",
     "ReliabilityBand",
     "ReliabilityCurve",
     "Report",
@@ -63,26 +83,36 @@ __all__ = [
     "adaptive_calibration_error",
     "area_deviation",
     "area_under_risk_coverage",
+    "average_precision",
+    "balanced_accuracy",
     "bootstrap_interval",
     "brier_decomposition",
     "brier_score",
     "calibration_error_by_class",
+    "class_scores",
     "classwise_calibration_error",
     "compare_partitions",
     "compare_reports",
     "coverage",
     "coverage_by_class",
     "coverage_by_size",
+    "decision_curve",
     "expected_calibration_error",
+    "labeled_predictions",
     "maximum_calibration_error",
+    "mean_cost",
     "negative_log_likelihood",
+    "net_benefit",
     "out_of_distribution_auroc",
     "partition_accuracy",
+    "precision_recall_curve",
     "proba_loss",
     "reliability_band",
     "reliability_curve",
     "report",
     "risk_coverage_curve",
+    "roc_auc",
+    "roc_curve",
     "set_size",
     "standardized_memberships",
     "standardized_partition",

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_flag, check_labels_and_probabilities, check_number, check_whole
+from deepsimplex._utils.validation import (
+    check_flag,
+    check_groups,
+    check_labels_and_probabilities,
+    check_number,
+    check_whole,
+)
 
 Limits = tuple[float, float]
 
@@ -65,16 +71,14 @@ class ResampledScore(NamedTuple):
         """The percentile interval or, given ``limits``, that of the basic bootstrap.
 
         Percentiles leave (1 - level) / 2 of the resamples on either side, rounded outwards to values that occurred.
+        Resamples without a value, such as the sensitivity for a class that was not drawn, are left out; the bounds are
+        NaN if none is left.
         """
-        missing = int(np.isnan(self.values).sum())
-        if missing:
-            raise ValueError(
-                f"metric must be a number on every resample; found NaN on {missing} of {len(self.values)}. If it needs "
-                "samples of every class, use stratified=True"
-            )
+        ordered = np.sort(self.values[~np.isnan(self.values)])
+        if not len(ordered):
+            return Interval(math.nan, math.nan)
         # No interpolation: there is nothing between finite and infinite values.
-        ordered, tail = np.sort(self.values), (1 - level) / 2 * (len(self.values) - 1)
-        outside = math.floor(tail + 1e-9)
+        outside = math.floor((1 - level) / 2 * (len(ordered) - 1) + 1e-9)
         bounds = ordered[[outside, len(ordered) - 1 - outside]]
         if self.limits is not None:
             # The bias of a resample against all samples estimates the bias of all samples against the truth.
@@ -107,15 +111,18 @@ def score(
     """Decorate a function from checked labels [N] and probabilities [N, n] to a ``PreparedScore``.
 
     Called, it checks its first two arguments, and returns the score of all samples as a float. Further arguments of
-    ``check``, the names ``classes`` of the columns, become keyword arguments of the score.
+    ``check``, the names ``classes`` of the columns, become keyword arguments of the score; it gets them too if they are
+    among its parameters.
     """
     signature = inspect.signature(prepare)
     names = list(signature.parameters)[:2]
-    named = list(inspect.signature(check).parameters.values())[2:]
+    further = list(inspect.signature(check).parameters.values())[2:]
+    named = [option for option in further if option.name not in signature.parameters]
 
     @functools.wraps(prepare)
     def value(*args: Any, **kwargs: Any) -> float:
-        options = {option.name: kwargs.pop(option.name) for option in named if option.name in kwargs}
+        options = {option.name: kwargs.get(option.name) for option in further if option.name in kwargs}
+        kwargs = {name: given for name, given in kwargs.items() if name not in options or name in signature.parameters}
         given = signature.bind(*args, **kwargs)
         checked = check(*(given.arguments[name] for name in names), **options)
         given.arguments.update(zip(names, checked, strict=True))
@@ -135,33 +142,62 @@ def mean_score(terms: NDArray[Any]) -> PreparedScore:
 
 
 def check_resampling(
-    level: float, resamples: int, seed: int, stratified: bool = False, name: str = "level"
+    level: float, resamples: int, seed: int, stratified: bool = False, groups: Any = None, name: str = "level"
 ) -> tuple[float, int, int, bool]:
     """Check the arguments of a bootstrap interval; ``name`` is the name of the level in messages."""
+    if check_flag(stratified, "stratified") and groups is not None:
+        raise ValueError("stratified must be False with groups, which may hold samples of several classes; found True")
     return (
         check_number(level, name, 0, below=1),
         check_whole(resamples, "resamples", 1, 1_000_000),
         check_whole(seed, "seed", 0),
-        check_flag(stratified, "stratified"),
+        bool(stratified),
     )
 
 
-def draws(samples: int, strata: NDArray[Any] | None, resamples: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """Indices [samples] of every resample, drawn with replacement from all samples or within every stratum."""
+def draws(
+    samples: int, strata: NDArray[Any] | None, resamples: int, seed: int, groups: NDArray[Any] | None = None
+) -> Iterator[NDArray[np.intp]]:
+    """Indices of every resample: samples, or whole groups, drawn with replacement from all or within every stratum."""
     rng = np.random.default_rng(seed)
-    groups = [np.arange(samples)]
+    members = None if groups is None else _rows_of_each(groups)
+    units = np.arange(samples if members is None else len(members))
+    pools = [units]
     if strata is not None:
-        groups = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
+        of_units = strata if members is None else strata[[rows[0] for rows in members]]
+        pools = [units[of_units == stratum] for stratum in np.unique(of_units)]
     for _ in range(resamples):
-        yield np.concatenate([group[rng.integers(len(group), size=len(group))] for group in groups])
+        drawn = np.concatenate([pool[rng.integers(len(pool), size=len(pool))] for pool in pools])
+        yield drawn if members is None else np.concatenate([members[unit] for unit in drawn])
+
+
+def _rows_of_each(groups: NDArray[Any]) -> list[NDArray[np.intp]]:
+    _, numbers, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    return np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])
+
+
+def checked_groups(groups: ArrayLike | None, samples: int) -> NDArray[Any] | None:
+    """Return the groups [N] of samples that are resampled together, at least two; None without."""
+    if groups is None:
+        return None
+    checked = check_groups(groups, samples, "row of p")
+    if len(np.unique(checked)) < 2:
+        raise ValueError(
+            f"groups must hold at least two different ones, which are resampled; found {checked[0]!r} only"
+        )
+    return checked
 
 
 def resample(
-    prepared: Sequence[PreparedScore], strata: NDArray[Any] | None, resamples: int, seed: int
+    prepared: Sequence[PreparedScore],
+    strata: NDArray[Any] | None,
+    resamples: int,
+    seed: int,
+    groups: NDArray[Any] | None = None,
 ) -> list[list[ResampledScore]]:
-    """Compute every number of every score on all samples and on the same resamples of them."""
+    """Compute every number of every score on all samples and on the same resamples of them, or of their groups."""
     samples = len(prepared[0].terms[0])
-    drawn = [[one.value(index) for one in prepared] for index in draws(samples, strata, resamples, seed)]
+    drawn = [[one.value(index) for one in prepared] for index in draws(samples, strata, resamples, seed, groups)]
     scores = []
     for position, one in enumerate(prepared):
         numbers = np.atleast_1d(one.value())
@@ -181,6 +217,7 @@ def bootstrap_interval(
     seed: int = 0,
     *,
     stratified: bool = False,
+    groups: ArrayLike | None = None,
     limits: Limits | None = None,
     classes: Sequence[Any] | None = None,
     **options: Any,
@@ -210,6 +247,9 @@ def bootstrap_interval(
     stratified : bool
         Resample within every class: for test sets with a fixed number of samples of each class, and for metrics that
         need samples of every class. The default is False.
+    groups : array_like, shape [N], optional
+        Group of each sample, such as its patient: whole groups are resampled, since samples of one patient are alike,
+        and intervals from single samples too narrow. Not with ``out_of_distribution_auroc``. Default None.
     limits : (float, float), optional
         Range of a user's metric that is biased in small samples; requests the basic bootstrap. The default is None.
     classes : sequence of length n, optional
@@ -221,14 +261,15 @@ def bootstrap_interval(
     -------
     Interval
         (lower, upper). Percentiles are values that occurred; they are infinite if enough resamples are. If all samples
-        have the same score, both bounds are equal to it.
+        have the same score, both bounds are equal to it. Resamples on which a score of this package is not defined,
+        such as those without samples of a rare class, are left out.
 
     Raises
     ------
     TypeError
         If ``metric`` is not a function of ``y``, ``p`` and the options, or does not return a number.
     ValueError
-        If an argument is out of range, or the metric is NaN on a resample.
+        If an argument is out of range, or a user's metric is NaN on a resample.
 
     Notes
     -----
@@ -243,21 +284,34 @@ def bootstrap_interval(
     >>> bootstrap_interval(evaluation.accuracy, y, p, resamples=100)
     Interval(lower=0.67, upper=0.84)
     """
-    level, resamples, seed, stratified = check_resampling(level, resamples, seed, stratified)
+    level, resamples, seed, stratified = check_resampling(level, resamples, seed, stratified, groups)
     if not callable(metric):
         raise TypeError(f"metric must be a function of labels and probabilities; found {metric!r}")
-    if isinstance(metric, FunctionType) and metric in SCORES:
+    known = isinstance(metric, FunctionType) and metric in SCORES
+    if known:
+        functions = SCORES[metric]
         named = {} if classes is None else {"classes": classes}
-        labels, probabilities = SCORES[metric].check(y, p, **named)
-        prepared = SCORES[metric].prepare(labels, probabilities, **options)
+        labels, probabilities = functions.check(y, p, **named)
+        if "classes" in inspect.signature(functions.prepare).parameters:
+            options |= named
+        prepared = functions.prepare(labels, probabilities, **options)
     else:
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
         prepared = PreparedScore(lambda y, p: metric(y, p, **options), (labels, probabilities))
         _check_value(prepared.value(), metric)
     if limits is not None:
         prepared = prepared._replace(limits=(_check_limits(limits),))
+    if groups is not None and prepared.strata is not None:
+        raise ValueError(f"groups must not be given for {metric.__name__}, whose two arguments are resampled apart")
     strata = labels if stratified and prepared.strata is None else prepared.strata
-    ((resampled,),) = resample([prepared], strata, resamples, seed)
+    whole_groups = checked_groups(groups, len(prepared.terms[0]))
+    ((resampled,),) = resample([prepared], strata, resamples, seed, whole_groups)
+    missing = 0 if known else int(np.isnan(resampled.values).sum())
+    if missing:
+        raise ValueError(
+            f"metric must be a number on every resample; found NaN on {missing} of {resamples}. If it needs samples of "
+            "every class, use stratified=True"
+        )
     return resampled.interval(level)
 
 

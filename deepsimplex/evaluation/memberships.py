@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from deepsimplex._utils.validation import (
     check_array,
@@ -68,7 +68,9 @@ def standardized_memberships(
         raise ValueError(f"zero belongs to kind='shift' only; found zero={zero!r} with kind={kind!r}")
     n = table.shape[1]
     if kind == "ranks":
-        return stats.rankdata(table, axis=1) / (n * (n + 1) / 2)
+        from scipy.stats import rankdata  # imported here: takes longer than all else
+
+        return rankdata(table, axis=1) / (n * (n + 1) / 2)
     if kind == "softmax":
         return special.softmax(table, axis=1)
     zero = check_number(table.min() if zero is None else zero, "zero")

@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
+from deepsimplex._utils.validation import check_class_names, check_labels_and_probabilities, check_probabilities
 from deepsimplex.evaluation import (
     calibration_errors,
     classification_scores,
@@ -17,13 +17,35 @@ from deepsimplex.evaluation import (
     proper_scores,
     uncertainty,
 )
-from deepsimplex.evaluation.bootstrap import SCORES, Interval, ResampledScore, check_resampling, resample
+from deepsimplex.evaluation.bootstrap import (
+    SCORES,
+    Interval,
+    ResampledScore,
+    check_resampling,
+    checked_groups,
+    resample,
+)
+from deepsimplex.evaluation.class_scores import (
+    CLASS_MEANS,
+    ClassScores,
+    prepare_class_scores,
+    resampled_class_scores,
+)
 from deepsimplex.evaluation.json_values import JSONResult, text_table
+from deepsimplex.evaluation.labeled_predictions import labeled_predictions, predicts
 
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 """The parts of the Brier score, in the order of ``BrierDecomposition``."""
 SCORE_GROUPS: dict[str, tuple[str, ...]] = {
-    "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
+    "Decisions": (
+        "accuracy",
+        "balanced_accuracy",
+        "top_k_accuracy",
+        "weighted_precision",
+        "weighted_recall",
+        "weighted_f1",
+    ),
+    "Ranking": ("roc_auc", "average_precision"),
     "Probabilities": ("negative_log_likelihood", "brier_score", *PARTS, "proba_loss"),
     "Calibration": (
         "expected_calibration_error",
@@ -37,11 +59,14 @@ SCORE_GROUPS: dict[str, tuple[str, ...]] = {
 """Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
 _MODULES = (classification_scores, proper_scores, calibration_errors, uncertainty)
 _PREPARE = {
-    name: SCORES[getattr(module, name)].prepare
-    for module, names in zip(_MODULES, SCORE_GROUPS.values(), strict=True)
+    name: SCORES[vars(module)[name]].prepare
+    for module in _MODULES
+    for names in SCORE_GROUPS.values()
     for name in names
-    if name not in PARTS
+    if name in vars(module)
 }
+MOST_CLASSES = 20
+"""Largest number of classes that the text of a report lists one by one."""
 INTERVALS_NOTE = (
     "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
     "the bias of small samples: such a score may lie outside its own interval."
@@ -56,8 +81,10 @@ class Report(JSONResult):
     ----------
     samples, classes : int
         Number of samples N and of classes n.
-    accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
+    accuracy, balanced_accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
         As the functions of the same names, as are all scores but the parts of the Brier score.
+    roc_auc, average_precision : float
+        Means over the classes; for two classes those of the second. NaN if all samples are of one class.
     negative_log_likelihood, brier_score, proba_loss : float
     brier_reliability, brier_resolution, brier_uncertainty, brier_remainder : float
         The parts of ``brier_decomposition``.
@@ -82,6 +109,9 @@ class Report(JSONResult):
         Bootstrap interval of each score, by its name, as ``bootstrap_interval`` returns it; None if not requested.
         Those of the calibration errors, of the area deviation and of the Brier score's reliability, resolution and
         uncertainty are corrected for the bias of small samples and need not contain the score itself.
+    by_class : ClassScores
+        Sensitivity, specificity, predictive values, likelihood ratios and areas of every class, with intervals if they
+        were requested. It has ``as_dict`` and ``to_json`` of its own.
 
     Examples
     --------
@@ -93,10 +123,13 @@ class Report(JSONResult):
     samples: int
     classes: int
     accuracy: float
+    balanced_accuracy: float
     top_k_accuracy: float
     weighted_precision: float
     weighted_recall: float
     weighted_f1: float
+    roc_auc: float
+    average_precision: float
     negative_log_likelihood: float
     brier_score: float
     brier_reliability: float
@@ -119,10 +152,11 @@ class Report(JSONResult):
     coverage: float
     level: float | None = None
     intervals: Mapping[str, Interval] | None = None
+    by_class: ClassScores = field(compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name, in order, without those that are None; ``intervals`` as lists [lower, upper]."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """Return the fields by name, in order, but ``by_class``, without None; ``intervals`` as [lower, upper]."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
         if self.intervals is not None:
             fields["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
         return {name: value for name, value in fields.items() if value is not None}
@@ -137,9 +171,12 @@ class Report(JSONResult):
         """
         labels = {
             "top_k_accuracy": f"top {self.k} accuracy",
+            "roc_auc": "area under ROC curve",
             "accuracy_at_coverage": f"accuracy at coverage {self.coverage:g}",
         }
-        return labels.get(name, name.replace("_", " ").replace("brier", "Brier"))
+        return labels.get(
+            name, name.replace("_", " ").replace("brier", "Brier").replace("roc auc", "area under ROC curve")
+        )
 
     def __str__(self) -> str:
         fields = self.as_dict()
@@ -149,17 +186,20 @@ class Report(JSONResult):
             [self.label(name), f"{value:>z10.4f}" if isinstance(value, float) else f"{value:>10d}"]
             for name, value in fields.items()
         ]
+        by_class = dataclasses.replace(self.by_class, level=None)  # intervals make it wider than a terminal
+        classes = str(by_class) if self.classes <= MOST_CLASSES else by_class.note
+        classes = f"\n\n{classes}" if classes else ""
         if level is None:
-            return text_table(rows)
+            return text_table(rows) + classes
         bounds = [intervals.get(name) for name in fields]
         texts = ["" if bound is None else f"{bound[0]:z.4f} to {bound[1]:z.4f}" for bound in bounds]
         rows = [["", "", f"{100 * level:g}% interval"], *([*row, text] for row, text in zip(rows, texts, strict=True))]
-        return f"{text_table(rows)}\n{INTERVALS_NOTE}"
+        return f"{text_table(rows)}\n{INTERVALS_NOTE}{classes}"
 
 
 def report(
-    y: ArrayLike,
-    p: ArrayLike,
+    y: Any,
+    p: Any,
     bins: int = 15,
     *,
     k: int | None = None,
@@ -170,16 +210,20 @@ def report(
     resamples: int = 1000,
     seed: int = 0,
     stratified: bool = False,
+    groups: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
 ) -> Report:
-    """Score class probabilities against labels.
+    """Score class probabilities against labels: ``report(y, p)``, or ``report(model, data)``.
 
     Parameters
     ----------
-    y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        True classes: numbers 0..n-1, or names that ``classes`` holds.
-    p : array_like, shape [N, n]
-        Class probabilities.
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]; or a classifier
+        True classes: numbers 0..n-1, or names that ``classes`` holds. Or a fitted classifier with ``predict_proba``, or
+        a Keras model of class probabilities.
+    p : array_like, shape [N, n]; or labeled samples
+        Class probabilities. For a classifier its test data: (x, y), or a tf.data.Dataset, PyDataset or generator of
+        batches (x, y). Labels and probabilities come from one pass over it, so that it may be shuffled: see
+        ``labeled_predictions``.
     bins : int
         Number of bins of the calibration errors and of the parts of the Brier score, 15 by default; the area deviation
         has ten, as in its paper.
@@ -193,10 +237,10 @@ def report(
         The samples' sets of classes, ``model.predict_set(x)``, for ``set_coverage`` and ``set_size``.
     intervals : float, optional
         Level of bootstrap intervals, such as 0.95. The default is None: no intervals.
-    resamples, seed, stratified
+    resamples, seed, stratified, groups
         Resampling for the intervals, as in ``bootstrap_interval``.
     classes : sequence of length n, optional
-        The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``.
+        The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``. A classifier's are known.
 
     Returns
     -------
@@ -229,12 +273,16 @@ def report(
     bins                                 15
     """
     # Checked whether or not intervals are requested.
-    check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, name="intervals")
+    check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
+    if predicts(y):
+        y, p, classes = labeled_predictions(y, p, classes=classes)
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    names = check_class_names(classes, probabilities.shape[1])
     if sets is not None and np.shape(sets) != probabilities.shape:
         raise ValueError(f"sets must have the shape of p, {list(probabilities.shape)}; found {list(np.shape(sets))}")
     settings = (bins, k, coverage, intervals, resamples, seed)
-    scores = scored_report(labels, probabilities, *settings, outside, stratified)[0]
+    whole_groups = checked_groups(groups, len(labels))
+    scores = scored_report(labels, probabilities, *settings, names, outside, stratified, whole_groups)[0]
     if sets is None:
         return scores
     return dataclasses.replace(
@@ -251,8 +299,10 @@ def scored_report(
     level: float | None,
     resamples: int,
     seed: int,
+    classes: tuple[Any, ...],
     outside: ArrayLike | None = None,
     stratified: bool = False,
+    groups: NDArray[Any] | None = None,
 ) -> tuple[Report, dict[str, ResampledScore]]:
     """Make a report of checked labels and probabilities; return every score on all resamples too."""
     samples, n = p.shape
@@ -261,14 +311,16 @@ def scored_report(
     options: dict[str, dict[str, Any]] = {"top_k_accuracy": {"k": k}, "accuracy_at_coverage": {"coverage": coverage}}
     options |= {name: {"bins": bins} for name in SCORE_GROUPS["Calibration"] if name != "area_deviation"}
     prepared = [prepare(y, p, **options.get(name, {})) for name, prepare in _PREPARE.items()]
-    prepared.append(proper_scores.prepare_brier_decomposition(y, p, bins))
-    numbers = resample(prepared, y if stratified else None, resamples, seed)
+    prepared += [proper_scores.prepare_brier_decomposition(y, p, bins), prepare_class_scores(y, p)]
+    *numbers, by_class = resample(prepared, y if stratified else None, resamples, seed, groups)
     scores = dict(zip([*_PREPARE, *PARTS], chain(*numbers), strict=True))
+    scores |= zip(CLASS_MEANS, by_class[: len(CLASS_MEANS)], strict=True)
     if outside is not None:
         others = check_probabilities(outside, "outside", num_classes=n)
         prepare = SCORES[uncertainty.out_of_distribution_auroc].prepare
         auroc = prepare(1 - p.max(axis=1), 1 - others.max(axis=1))
-        ((scores["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, resamples, seed)
+        apart = None if groups is None else _with_single_samples(groups, len(others))
+        ((scores["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, resamples, seed, apart)
     names = [field.name for field in dataclasses.fields(Report) if field.name in scores]
     report = Report(
         samples=samples,
@@ -279,5 +331,12 @@ def scored_report(
         coverage=float(coverage),
         level=None if level is None else float(level),
         intervals=None if level is None else {name: scores[name].interval(level) for name in names},
+        by_class=resampled_class_scores(y, by_class, classes, level),
     )
     return report, scores
+
+
+def _with_single_samples(groups: NDArray[Any], further: int) -> NDArray[np.int64]:
+    """Return the numbers of the groups, and of further samples each a group of its own."""
+    numbers = np.unique(groups, return_inverse=True)[1]
+    return np.concatenate([numbers, numbers.max() + 1 + np.arange(further)])

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels_and_probabilities
-from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
+from deepsimplex._utils.validation import check_class_names, check_labels_and_probabilities
+from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling, checked_groups
 from deepsimplex.evaluation.report import SCORE_GROUPS, Report, scored_report
 
-_HIGHER = (*SCORE_GROUPS["Decisions"], "brier_resolution", "accuracy_at_coverage")
+_HIGHER = (*SCORE_GROUPS["Decisions"], *SCORE_GROUPS["Ranking"], "brier_resolution", "accuracy_at_coverage")
 _NEITHER = ("brier_uncertainty", "brier_remainder")
 HIGHER_IS_BETTER: dict[str, bool] = {
     score: score in _HIGHER for scores in SCORE_GROUPS.values() for score in scores if score not in _NEITHER
@@ -28,7 +28,8 @@ class ReportComparison:
     reports : dict of str to Report
         With intervals, in the order given.
     best : dict of str to str
-        For each score the best classifier, the first among equals.
+        For each score the best classifier, the first among equals. Scores that are not defined are left out: the area
+        under the ROC curve if all samples are of one class.
     differences : dict of str to dict of str to Interval
         For each classifier and score the interval of its score minus the best one's, both on the same resamples. If 0
         lies outside, the difference is significant at that level, for one score and one pair of classifiers at a time.
@@ -64,6 +65,7 @@ def compare_reports(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    groups: ArrayLike | None = None,
     announce: Callable[[str], object] | None = None,
     classes: Sequence[Any] | None = None,
 ) -> ReportComparison:
@@ -82,7 +84,7 @@ def compare_reports(
         As in ``report``.
     level : float
         Level of all intervals, 0.95 by default.
-    resamples, seed
+    resamples, seed, groups
         As in ``bootstrap_interval``.
     announce : callable, optional
         Called with each classifier's name before it is scored, such as ``print`` to show progress.
@@ -114,8 +116,10 @@ def compare_reports(
         if announce is not None:
             announce(name)
         try:
-            checked = check_labels_and_probabilities(y, p, classes)
-            reports[name], scores[name] = scored_report(*checked, bins, k, coverage, level, resamples, seed)
+            labels, table = check_labels_and_probabilities(y, p, classes)
+            names, whole_groups = check_class_names(classes, table.shape[1]), checked_groups(groups, len(labels))
+            settings = (bins, k, coverage, level, resamples, seed, names)
+            reports[name], scores[name] = scored_report(labels, table, *settings, groups=whole_groups)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
     if len({report.classes for report in reports.values()}) > 1:
@@ -124,6 +128,7 @@ def compare_reports(
     best = {
         score: (max if higher else min)(reports, key=lambda name: scores[name][score].value)
         for score, higher in HIGHER_IS_BETTER.items()
+        if not any(np.isnan(one[score].value) for one in scores.values())
     }
     differences = {
         name: {score: _difference(values[score], scores[first][score], level) for score, first in best.items()}

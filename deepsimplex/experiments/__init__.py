@@ -6,6 +6,7 @@ from deepsimplex.experiments.external_validation import evaluate_on
 from deepsimplex.experiments.file_predictions import FilePredictions, predict_files
 from deepsimplex.experiments.finished_runs import Run, read_run, read_runs
 from deepsimplex.experiments.folder_configuration import folder_config
+from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions, save_predictions
@@ -13,6 +14,8 @@ from deepsimplex.experiments.saved_predictions import Predictions, load_predicti
 __all__ = [
     "ConfigurationError",
     "FilePredictions",
+    "PageSection",
+    "PageTable",
     "Predictions",
     "Run",
     "RunConfig",

@@ -1,8 +1,8 @@
-"""Figures of a report, as data URIs in the page itself."""
+"""Sections of a report: figures, as data URIs in the page itself, and tables, each explained in a sentence."""
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,19 +13,84 @@ from numpy.typing import NDArray
 
 from deepsimplex import plots
 from deepsimplex.evaluation import (
+    Interval,
     PartitionComparison,
+    Report,
     calibration_error_by_class,
     expected_calibration_error,
     risk_coverage_curve,
 )
+from deepsimplex.evaluation.class_scores import CLASS_SCORES
 from deepsimplex.experiments.finished_runs import Run
+from deepsimplex.plots.curves import MOST_CURVES
 
 DPI = 144
 MAX_SVG_BYTES = 60_000  # a larger drawing, such as one of thousands of points, may be smaller as PNG
 WIDE = 560  # CSS pixels
 PANELS = 20  # classes with a diagram each
 IMAGES, COLUMNS = 6, 2  # images shown of each run, and how many side by side
-Draw = Callable[[Run, float], tuple[Figure, str] | None]  # from a run and a level to a figure and its description
+OPEN_ROWS = 20  # a longer table is folded
+Cell = str | int | float | tuple[float, Interval | None]
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of numbers on the page of a report.
+
+    Attributes
+    ----------
+    columns : sequence of str
+        Heads of the columns; that of the first may be empty.
+    rows : sequence of sequence of str, int, float or (float, Interval)
+        Cells: the first of each row is its name. Text is escaped; an interval stands small below its number.
+    note : str
+        A sentence below the table; may be empty.
+
+    Examples
+    --------
+    >>> table = PageTable(["class", "samples"], [["cat", 12], ["dog", 30]])
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the table is folded until a reader opens it."""
+        return len(self.rows) > OPEN_ROWS
+
+
+Draw = Callable[[Run, float], tuple[Figure, str] | PageTable | None]
+
+
+@dataclass(frozen=True)
+class PageSection:
+    """A section of the page with a figure or a table of every run: ``write_report(..., sections=[PageSection(...)])``.
+
+    Parameters
+    ----------
+    title : str
+    text : str
+        One or two sentences that explain the figure or the table.
+    draw : callable
+        (run, level) -> (matplotlib.figure.Figure, alternative text), ``PageTable``, or None for a run without. ``run``
+        is a ``Run``, with ``run.predictions``; ``level`` is that of the intervals.
+    missing : str
+        Why a run may have none, before the names of such runs: "No images were kept of". Default "": not said.
+
+    Examples
+    --------
+    >>> def means(run, level):
+    ...     rows = zip(run.predictions.class_names, run.predictions.p.mean(axis=0).tolist())
+    ...     return PageTable(["class", "mean probability"], [*rows])
+    >>> section = PageSection("Mean probabilities", "The mean probability of each class.", means)
+    """
+
+    title: str
+    text: str
+    draw: Draw
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +118,7 @@ class EmbeddedFigure:
 
 @dataclass(frozen=True)
 class Section:
-    """Figures of one kind, with a sentence on how to read them.
+    """Figures or tables of one kind, with a sentence on how to read them.
 
     Attributes
     ----------
@@ -61,12 +126,15 @@ class Section:
     figures : tuple of EmbeddedFigure
     missing : str
         Why some runs have none; may be empty.
+    tables : tuple of (str, PageTable)
+        Names of runs, and their tables.
     """
 
     title: str
     text: str
     figures: tuple[EmbeddedFigure, ...]
     missing: str = ""
+    tables: tuple[tuple[str, PageTable], ...] = ()
 
     @property
     def size(self) -> str:
@@ -107,33 +175,45 @@ def partition_figures(comparison: PartitionComparison) -> tuple[EmbeddedFigure, 
     )
 
 
-def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object]) -> list[Section]:
-    """Draw every section of figures that these runs allow."""
-    drawn = []
-    for title, text, draw, missing in _figures_by_run(runs, level):
-        figures, without = [], []
-        for run in runs:
-            try:
-                figure = draw(run, level)
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"{run.name}, {title.lower()}: {error}") from error
-            if figure is None:
-                without.append(run.name)
-            else:
-                figures.append(embed(figure[0], f"{title} of {run.name}: {figure[1]}", run.name))
-        if figures:
-            announce(f"picture: {title.lower()}")
-            drawn.append(Section(title, text, tuple(figures), f"{missing}: {', '.join(without)}." if without else ""))
+def sections(
+    runs: Sequence[Run],
+    reports: Mapping[str, Report],
+    level: float,
+    announce: Callable[[str], object],
+    further: Sequence[PageSection] = (),
+) -> list[Section]:
+    """Draw every section that these runs allow, and then further ones."""
+    drawn = [_drawn(section, runs, level, announce) for section in _sections_by_run(runs, reports, level)]
     announce("picture: risk and coverage")
     drawn.append(_risk_coverage(runs))
     if any(run.history for run in runs):
         announce("picture: learning curves")
         drawn.append(_learning_curves(runs))
-    return drawn
+    drawn += [_drawn(section, runs, level, announce) for section in further]
+    return [section for section in drawn if section.figures or section.tables]
 
 
-def _figures_by_run(runs: Sequence[Run], level: float) -> Sequence[tuple[str, str, Draw, str]]:
-    """Return title, text, function and reason for a missing figure of every section with a figure of each run."""
+def _drawn(section: PageSection, runs: Sequence[Run], level: float, announce: Callable[[str], object]) -> Section:
+    figures, tables, without = [], [], []
+    for run in runs:
+        try:
+            content = section.draw(run, level)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{run.name}, {section.title.lower()}: {error}") from error
+        if content is None:
+            without.append(run.name)
+        elif isinstance(content, PageTable):
+            tables.append((run.name, content))
+        else:
+            figures.append(embed(content[0], f"{section.title} of {run.name}: {content[1]}", run.name))
+    if figures or tables:
+        announce(f"{'picture' if figures else 'table'}: {section.title.lower()}")
+    missing = f"{section.missing}: {', '.join(without)}." if without and section.missing else ""
+    return Section(section.title, section.text, tuple(figures), missing, tuple(tables))
+
+
+def _sections_by_run(runs: Sequence[Run], reports: Mapping[str, Report], level: float) -> Sequence[PageSection]:
+    """Return the sections with a figure or a table of each run; one more is one more entry."""
     percent = f"{100 * level:g}%"
     band = (
         " A gray band, where class probabilities vary with the latent, lies between the curves of classifiers that "
@@ -141,44 +221,92 @@ def _figures_by_run(runs: Sequence[Run], level: float) -> Sequence[tuple[str, st
     )
     whiskers = f" Whiskers are {percent} intervals of probabilities that vary with the latent."
     no_images = "No images were kept"
+    below = f" Small below a number: its {percent} interval."
+    most = f" Of more than {MOST_CURVES} classes those of the smallest areas."
+
+    def table(run: Run, level: float) -> PageTable:
+        return _class_table(reports[run.name])
+
+    def roc(run: Run, level: float) -> tuple[Figure, str]:
+        return _curves(run, reports[run.name], plots.roc, "roc_auc", "area")
+
+    def precision_recall(run: Run, level: float) -> tuple[Figure, str]:
+        return _curves(run, reports[run.name], plots.precision_recall, "average_precision", "average precision")
+
     return (
-        (
+        PageSection(
+            "Scores of each class",
+            "Each class against the rest, assigned where it is the most probable. Sensitivity: the share of its "
+            "samples that are assigned to it; specificity: the share of the others that are not. PPV, NPV: how often "
+            "an assignment to it, or to another, is right at the class frequencies of this test set. LR+, LR-: the "
+            f"factor by which either changes the odds of the class.{below}",
+            table,
+        ),
+        PageSection(
+            "ROC curves",
+            "The share of a class's samples that are found (up) against the share of the others that are taken for it "
+            "(right), over all thresholds of its probability; the area under a curve is 1 for perfect ranking and 0.5 "
+            f"for chance.{most}",
+            roc,
+        ),
+        PageSection(
+            "Precision-recall curves",
+            "How many of the samples taken for a class are of it (up) against the share of its samples that are found "
+            "(right), over all thresholds of its probability; where a class is rare this shows false alarms that a ROC "
+            f"curve hides.{most}",
+            precision_recall,
+        ),
+        PageSection(
             "Reliability",
             "How often the assigned class is right, among samples predicted with similar confidence: on the diagonal "
             f"for calibrated probabilities.{band if any(map(_has_intervals, runs)) else ''} Below, how many samples "
             "have each confidence.",
             _reliability,
-            "",
         ),
-        (
+        PageSection(
             "Reliability by class",
             "The same for the probability of each class: how often samples with this probability are of that class. Of "
             f"more than {PANELS} classes those with the largest calibration error.",
             _reliability_by_class,
-            "",
         ),
-        (
+        PageSection(
             "Simplex and latent space",
             "The test samples: three or four classes in the simplex of their probabilities, more in the plane of the "
             "first principal components of their latents.",
             _latent_space,
             "No latents were kept of",
         ),
-        (
+        PageSection(
             "Least certain images",
             "The test images whose class probabilities have the largest entropy."
             f"{whiskers if any(_has_intervals(run) and run.predictions.images is not None for run in runs) else ''}",
             _least_certain_images,
             f"{no_images} of",
         ),
-        (
+        PageSection(
             "Surest mistakes",
             "The misclassified test images whose true class (above each) has the smallest probability.",
             _surest_mistakes,
             f"{no_images}, or none is misclassified, of",
         ),
-        ("Confusion matrix", "Test samples by true and assigned class.", _confusion, ""),
+        PageSection(
+            "Confusion matrix",
+            "Test samples by true class (rows) and assigned class (columns): those on the diagonal are right.",
+            _confusion,
+        ),
     )
+
+
+def _class_table(report: Report) -> PageTable:
+    scores = report.by_class
+    rows = [[name, samples, *cells] for name, samples, cells in scores.rows()]
+    return PageTable(["class", "samples", *CLASS_SCORES.values()], rows, scores.note)
+
+
+def _curves(run: Run, report: Report, draw: Callable[..., Figure], score: str, label: str) -> tuple[Figure, str]:
+    y, p, names = run.predictions.y, run.predictions.p, run.predictions.class_names
+    figure = draw(y, p, scores=report.by_class, class_names=names)
+    return figure, f"{label} {getattr(report, score):.4f} over {len(names)} classes and {len(y)} test samples."
 
 
 def _reliability(run: Run, level: float) -> tuple[Figure, str]:

@@ -24,7 +24,8 @@ from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASURES, measure_title
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
-from deepsimplex.experiments.report_figures import partition_figures, sections
+from deepsimplex.experiments.report_figures import PageSection, partition_figures
+from deepsimplex.experiments.report_figures import sections as drawn_sections
 
 _MISSING = "–"
 # Names of metrics of a run, with the labels of their rows.
@@ -44,6 +45,7 @@ def write_report(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    sections: Sequence[PageSection] = (),
     announce: Callable[[str], object] = lambda text: None,
 ) -> Path:
     """Compare runs on one HTML page that contains everything it shows: no network and no script.
@@ -60,7 +62,10 @@ def write_report(
     level : float
         Level of the bootstrap intervals and of the bands, 0.95 by default.
     resamples, seed : int
-        Of the bootstrap, as in ``evaluation.bootstrap_interval``. The same call writes the same page.
+        Of the bootstrap, as in ``evaluation.bootstrap_interval``: of whole groups if the predictions have them. The
+        same call writes the same page.
+    sections : sequence of PageSection
+        Further sections, after the others. Default: none.
     announce : callable
         Called with a line of text after each step, such as ``print``. Default: nothing is shown.
 
@@ -100,14 +105,21 @@ def write_report(
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
-    html = environment.get_template("page.html").render(**_content(read, title, level, resamples, seed, announce))
+    settings = (title, level, resamples, seed, sections, announce)
+    html = environment.get_template("page.html").render(**_content(read, *settings))
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
     return target
 
 
 def _content(
-    runs: Sequence[Run], title: str | None, level: float, resamples: int, seed: int, announce: Callable[[str], object]
+    runs: Sequence[Run],
+    title: str | None,
+    level: float,
+    resamples: int,
+    seed: int,
+    further: Sequence[PageSection],
+    announce: Callable[[str], object],
 ) -> dict[str, Any]:
     """Return the variables of the template."""
     why_not = not_comparable(runs)
@@ -124,6 +136,7 @@ def _content(
         "level": f"{100 * level:g}%",
         "resamples": resamples,
         "samples": len(runs[0].predictions.y),
+        "by_group": any(run.predictions.groups is not None for run in runs),
         "classes": runs[0].predictions.p.shape[1],
         "facts": facts(runs),
         "reports": reports,
@@ -136,7 +149,7 @@ def _content(
         "measures": {"Scaled": SCALED_MEASURES, "As given": MEASURES[len(SCALED_MEASURES) :]},
         "measure_title": measure_title,
         "partition_figures": () if partitions is None else partition_figures(partitions),
-        "sections": sections(runs, level, announce),
+        "sections": drawn_sections(runs, reports, level, announce, further),
         "differing": differing([flat_configuration(run) for run in runs]),
         "versions": {name: [run.versions.get(name, _MISSING) for run in runs] for name in packages},
         "differing_versions": differing([run.versions for run in runs]),
@@ -152,26 +165,37 @@ def _scores(
         announce(f"scores of {name}, with intervals from {_count(resamples, 'resample')}")
 
     if not why_not:
-        probabilities = {run.name: run.predictions.p for run in runs}
+        labels, names = _named_labels(runs)
         comparison = compare_reports(
-            runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed, announce=started
+            labels,
+            {run.name: run.predictions.p for run in runs},
+            level=level,
+            resamples=resamples,
+            seed=seed,
+            groups=next((run.predictions.groups for run in runs if run.predictions.groups is not None), None),
+            announce=started,
+            classes=names,
         )
         return comparison.reports, comparison
     reports = {}
     for run in runs:
         started(run.name)
-        reports[run.name] = report(
-            run.predictions.y, run.predictions.p, intervals=level, resamples=resamples, seed=seed
-        )
+        labels, names = _named_labels([run])
+        options: dict[str, Any] = {"intervals": level, "resamples": resamples, "seed": seed}
+        reports[run.name] = report(labels, run.predictions.p, groups=run.predictions.groups, classes=names, **options)
     return reports, None
+
+
+def _named_labels(runs: Sequence[Run]) -> tuple[Any, list[str] | None]:
+    """Return the labels of runs with the same ones, by the names of the classes if any run has names."""
+    y = runs[0].predictions.y
+    names = next((list(run.predictions.class_names) for run in runs if run.predictions.names_classes), None)
+    return (y if names is None else [names[k] for k in y]), names
 
 
 def _partitions(runs: Sequence[Run]) -> tuple[PartitionComparison, str]:
     """Compute the standardized partitions of the runs, and the text of warnings about them."""
-    names = next((run.predictions.class_names for run in runs if run.predictions.names_classes), None)
-    classes = None if names is None else list(names)
-    y = runs[0].predictions.y
-    labels = y if classes is None else [classes[k] for k in y]
+    labels, classes = _named_labels(runs)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)
@@ -221,9 +245,11 @@ def number(value: float) -> str:
 
     Examples
     --------
-    >>> number(0.97222), number(-0.01), number(float("inf"))
-    ('0.9722', '−0.0100', '∞')
+    >>> number(0.97222), number(-0.01), number(float("inf")), number(float("nan"))
+    ('0.9722', '−0.0100', '∞', '–')
     """
+    if math.isnan(value):
+        return _MISSING
     return "∞" if value == math.inf else f"{value:z.4f}".replace("-", "−")
 
 

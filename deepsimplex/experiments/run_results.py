@@ -97,8 +97,8 @@ def scores_of(
 
 
 def save_test_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
-    # Probabilities calibrated after the readout are not the readout of the latents.
-    read_out = model.calibration is None or not model.calibration.maps_probabilities
+    # Probabilities that are mapped after the readout are not the readout of the latents.
+    read_out = not model.after_training.probability_maps
     save_predictions(
         folder.test_predictions,
         split.y_test,

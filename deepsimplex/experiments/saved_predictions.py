@@ -16,6 +16,7 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
+    check_groups,
     check_labels_and_probabilities,
     check_whole,
     unmasked,
@@ -51,6 +52,8 @@ class Predictions:
         The few test images that were kept.
     image_rows : ndarray, shape [M], int64, optional
         The rows of ``p`` that they belong to, ascending.
+    groups : ndarray, shape [N], int64, optional
+        Number of the group of each sample, such as its patient.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Predictions:
     readout: keras.layers.Layer | None = None
     images: NDArray[np.uint8] | None = None
     image_rows: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None
 
     @classmethod
     def of(
@@ -79,6 +83,7 @@ class Predictions:
         readout: str | keras.layers.Layer | None = None,
         images: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
+        groups: ArrayLike | None = None,
         keep: int = KEEP,
     ) -> "Predictions":
         """Check predictions and choose the images to keep; arguments as in ``save_predictions``."""
@@ -98,6 +103,7 @@ class Predictions:
             *_check_latent(latent, scores, readout, probabilities.shape),
             pixels,
             rows,
+            None if groups is None else _group_numbers(groups, len(labels)),
         )
 
     @property
@@ -116,6 +122,7 @@ def save_predictions(
     readout: str | keras.layers.Layer | None = None,
     images: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
+    groups: ArrayLike | None = None,
     keep: int = KEEP,
 ) -> None:
     """Write any classifier's predictions for a test set to an .npz file for ``deepsimplex report``.
@@ -138,6 +145,8 @@ def save_predictions(
         The test images, uint8 or in [0, 1]. Only a few are kept, as uint8.
     class_names : sequence of str, length n, optional
         Default: the class numbers.
+    groups : array_like, shape [N], optional
+        Group of each sample, such as its patient: the report resamples whole groups for its intervals. Default None.
     keep : int
         Number of images kept of the samples with the largest entropy, and as many of those with the smallest
         probability of the true class. Default 16.
@@ -160,9 +169,17 @@ def save_predictions(
     (75, 3)
     """
     predictions = Predictions.of(
-        y, p, latent=latent, scores=scores, readout=readout, images=images, class_names=class_names, keep=keep
+        y,
+        p,
+        latent=latent,
+        scores=scores,
+        readout=readout,
+        images=images,
+        class_names=class_names,
+        groups=groups,
+        keep=keep,
     )
-    names = ("y", "p", "class_names", "scores", "images", "image_rows")
+    names = ("y", "p", "class_names", "scores", "images", "image_rows", "groups")
     arrays = {name: np.asarray(value) for name in names if (value := getattr(predictions, name)) is not None}
     if predictions.latent is not None:
         arrays |= {f"latent_{name}": array for name, array in predictions.latent.as_dict().items()}
@@ -210,7 +227,8 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
         latent = LatentGaussian(arrays["latent_loc"], arrays["latent_scale"])
     if "readout" in arrays:
         readout = READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
-    others = (latent, arrays.get("scores"), readout, arrays.get("images"), arrays.get("image_rows"))
+    kept = (arrays.get(name) for name in ("images", "image_rows", "groups"))
+    others = (latent, arrays.get("scores"), readout, *kept)
     return Predictions(arrays["y"], arrays["p"], tuple(arrays["class_names"].tolist()), *others)
 
 
@@ -234,6 +252,10 @@ def _check_latent(
             f"scores [n, L] must be given with latents of dimension {dims} and {n} classes: without, L must be {n - 1}"
         )
     return gaussians, scores, None if readout is None else READOUTS.get(readout)
+
+
+def _group_numbers(groups: ArrayLike, samples: int) -> NDArray[np.int64]:
+    return np.unique(check_groups(groups, samples, "row of p"), return_inverse=True)[1].astype(np.int64)
 
 
 def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDArray[np.uint8]:

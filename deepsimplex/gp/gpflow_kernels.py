@@ -16,6 +16,7 @@ from deepsimplex.kernels import median_distance
 
 with warnings.catch_warnings():  # their own imports are deprecated in TensorFlow
     warnings.simplefilter("ignore", DeprecationWarning)
+    warnings.filterwarnings("ignore", "pkg_resources is deprecated", UserWarning)
     import check_shapes
 
     # Writing the shapes into GPflow's docstrings takes longer than the rest of its import.

@@ -20,7 +20,9 @@ from deepsimplex.evaluation import uncertainty
 from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
-from deepsimplex.plots.style import BLACK, BLUE, GRAY, VERMILLION, literal, names_of_columns
+from deepsimplex.plots.style import BLACK, BLUE, GRAY, VERMILLION, names_of_columns, shortened
+
+LONGEST_TITLE, LONGEST_LABEL = 22, 14  # characters of a name above an image, and beside a bar
 
 
 def check_images(images: ArrayLike, samples: int) -> NDArray:
@@ -106,7 +108,7 @@ def predictions(
         title = [] if known is None else [f"familiarity {known[i]:.2f}"]
         if labels is not None:
             sign = "✓" if probabilities[i].argmax() == labels[i] else "✗"
-            title.insert(0, f"{sign} {literal(names[labels[i]])}")
+            title.insert(0, f"{sign} {shortened(names[labels[i]], LONGEST_TITLE)}")
         picture.set_title("\n".join(title), fontsize=9)
         bars = figure.add_subplot(grid[2 * row + 1, column])
         label, interval = None if labels is None else int(labels[i]), None if ends is None else ends[:, i]
@@ -143,7 +145,7 @@ def _draw_bars(
     position = np.arange(len(order))
     ax.barh(position, row[order], color=colors)
     ax.set(xlim=(0, 1), xticks=(), ylim=(len(order) - 0.5, -0.5))
-    ax.set_yticks(position, [literal(names[k]) for k in order], fontsize=8)
+    ax.set_yticks(position, [shortened(names[k], LONGEST_LABEL) for k in order], fontsize=8)
     ax.tick_params(axis="y", length=0)
     if interval is not None:
         ends = interval[:, order]

@@ -21,9 +21,9 @@ from deepsimplex.plots.style import (
     check_axes,
     check_only,
     figure_of,
-    literal,
     names_of_columns,
     new_axes,
+    shortened,
 )
 
 GRID = 201  # confidences at which the band is drawn, besides those of its bins
@@ -32,6 +32,7 @@ GRID = 201  # confidences at which the band is drawn, besides those of its bins
 MOST_COLUMNS, MOST_PANELS = 5, 50
 SIDE, ACROSS, DOWN = 1.4, 0.16, 0.5
 LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.12, 0.4, 0.46
+LONGEST = 22  # characters of a name above a panel
 LARGEST, THICKEST = 40.0, 3.0  # area and line width, in points, of a bin that holds all samples
 
 
@@ -111,7 +112,7 @@ def reliability(
     band = None if ends is None else reliability_band(labels, probabilities, *ends, bins, class_index=class_index)
     top_label = curve.event == "top label"
     frequency = "accuracy" if top_label else f"frequency of {curve.event}"
-    ax = new_axes(4.5, 5.4) if ax is None else check_axes(ax)
+    ax, is_new = (new_axes(4.5, 5.4), True) if ax is None else (check_axes(ax), False)
     if band is None:
         _draw_bars(ax, curve, frequency)
     else:
@@ -119,7 +120,11 @@ def reliability(
     ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=1, label="perfectly calibrated", zorder=2.5)
     ax.set(xlim=(0, 1), ylim=(0, 1), ylabel=frequency)
     ax.tick_params(labelbottom=False)
-    ax.legend(title=f"ECE = {curve.expected_calibration_error:.4f}", framealpha=0.9)
+    title = f"ECE = {curve.expected_calibration_error:.4f}"
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0, "columnspacing": 1.2}
+    ax.legend(title=title, frameon=False, ncols=3, fontsize=8, title_fontsize=9, alignment="left", **place)
+    if is_new:  # room for the histogram, which the layout moves once more
+        figure_of(ax).set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
 
     width, samples = curve.edges[1] - curve.edges[0], curve.counts.sum()
     histogram = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
@@ -220,7 +225,7 @@ def classwise_reliability(
         ax.scatter(confidence, frequency, s=LARGEST * share, **points)
         members = np.sum(labels == k)
         text = f"ECE {curve.expected_calibration_error:.3f}, {members} sample{'' if members == 1 else 's'}"
-        ax.set_title(f"{literal(names[k])}\n{text}", fontsize=7.5, pad=3, linespacing=1.15)
+        ax.set_title(f"{shortened(names[k], LONGEST)}\n{text}", fontsize=7.5, pad=3, linespacing=1.15)
     return figure
 
 

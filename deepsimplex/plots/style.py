@@ -55,6 +55,17 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def shortened(text: str, most: int) -> str:
+    """Cut text to so many characters, the last an ellipsis, and escape dollar signs.
+
+    Examples
+    --------
+    >>> shortened("chihuahua", 5), shortened("pug", 5)
+    ('chih…', 'pug')
+    """
+    return literal(text if len(text) <= most else f"{text[: most - 1]}…")
+
+
 def new_axes(width: float, height: float, **options: Any) -> Any:
     """Return the axes of a new figure, whose size is in inches."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained").add_subplot(**options)

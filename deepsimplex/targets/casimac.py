@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.atomic_files import check_path
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.registry import registered_function, registered_name
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole
 from deepsimplex.distances import get_distance
@@ -448,13 +449,13 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
     if repulsion and not np.all(sizes):
         raise ValueError(
             "every class needs samples, since latents are repelled by distances to each; found none of class "
-            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber the "
+            f"{listed(np.flatnonzero(sizes == 0), 10)} among num_classes={num_classes} in y. Renumber the "
             "others, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
         )
     if attraction and np.any(sizes == 1):
         raise ValueError(
             "attraction needs at least two samples of a class; found a single one of class "
-            f"{_listed(np.flatnonzero(sizes == 1))}. Add samples, or set attraction_strength=0 (gamma=1)"
+            f"{listed(np.flatnonzero(sizes == 1), 10)}. Add samples, or set attraction_strength=0 (gamma=1)"
         )
 
 
@@ -467,11 +468,6 @@ def check_attraction(distances: NDArray[np.float64], labels: NDArray[np.int64]) 
             f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
             "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
         )
-
-
-def _listed(classes: NDArray[np.int64]) -> str:
-    shown = ", ".join(str(c) for c in classes[:10])
-    return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"
 
 
 def root_mean_square(latents: NDArray[np.float64]) -> float:

@@ -29,10 +29,13 @@ def test_report_contains_every_score():
         "samples": 50,
         "classes": 3,
         "accuracy": evaluation.accuracy(y, p),
+        "balanced_accuracy": evaluation.balanced_accuracy(y, p),
         "top_k_accuracy": evaluation.top_k_accuracy(y, p, k=2),
         "weighted_precision": evaluation.weighted_precision(y, p),
         "weighted_recall": evaluation.weighted_recall(y, p),
         "weighted_f1": evaluation.weighted_f1(y, p),
+        "roc_auc": evaluation.roc_auc(y, p),
+        "average_precision": evaluation.average_precision(y, p),
         "negative_log_likelihood": evaluation.negative_log_likelihood(y, p),
         "brier_score": evaluation.brier_score(y, p),
         "brier_reliability": parts.reliability,
@@ -57,10 +60,12 @@ def test_report_contains_every_score():
 
 def test_report_prints_aligned_table():
     report = evaluation.report(LABELS, PROBABILITIES, k=1, coverage=0.5)
-    lines = str(report).splitlines()
+    scores, by_class = str(report).split("\n\n")
+    lines = scores.splitlines()
+    assert by_class == str(evaluation.class_scores(LABELS, PROBABILITIES))
     assert len({len(line) for line in lines}) == 1
     assert lines[2].split() == ["accuracy", f"{report.accuracy:.4f}"]
-    assert lines[3].startswith("top 1 accuracy ")
+    assert lines[4].startswith("top 1 accuracy ")
     assert any(line.startswith("accuracy at coverage 0.5 ") for line in lines)
 
 
@@ -98,7 +103,7 @@ def test_intervals_equal_bootstrap_of_each_score():
 
 def test_table_shows_intervals():
     report = evaluation.report(LABELS, PROBABILITIES, intervals=0.95, resamples=20)
-    head, *lines, note, end = str(report).splitlines()
+    head, *lines, note, end = str(report).split("\n\n")[0].splitlines()
     assert head.strip() == "95% interval"
     assert f"{note} {end}".startswith(
         "Intervals of calibration errors, area deviation and parts of the Brier score are corrected"
@@ -115,10 +120,12 @@ def test_report_of_single_sample_and_single_class():
     assert (one.accuracy, one.brier_uncertainty, one.area_under_risk_coverage) == (1, 0, 0)
     assert one.expected_calibration_error == one.maximum_calibration_error == pytest.approx(0.5)
     for name, (lower, upper) in one.intervals.items():
-        assert lower == upper == getattr(one, name)
+        np.testing.assert_array_equal((lower, upper), getattr(one, name))
     same = evaluation.report([2] * 9, PROBABILITIES[:9])
     assert same.brier_uncertainty == same.brier_resolution == 0
-    assert np.isfinite(list(same.as_dict().values())).all()
+    assert {name for name, value in same.as_dict().items() if not np.isfinite(value)} == {"roc_auc"}
+    assert json.loads(same.to_json())["roc_auc"] is None
+    assert "All samples are of one class" in str(same)
 
 
 def test_named_labels_with_absent_class():

@@ -26,6 +26,26 @@ return [...document.querySelectorAll("#scores tbody tr:not(.group)")].map(row =>
 IMAGES = """
 return [...document.images].map(image => [image.complete, image.naturalWidth, image.naturalHeight, image.alt])
 """
+# Pairs of neighbors on the page, and of cells of a table, whose boxes overlap; text that is wider than its cell.
+OVERLAPS = """
+const box = (element) => element.getBoundingClientRect();
+const apart = (one, other) => one.right <= other.left + 1 || other.right <= one.left + 1
+  || one.bottom <= other.top + 1 || other.bottom <= one.top + 1;
+const overlaps = [];
+const compare = (elements) => elements.forEach((one, k) => elements.slice(k + 1).forEach((other) => {
+  if (!apart(box(one), box(other))) overlaps.push([one.outerHTML.slice(0, 60), other.outerHTML.slice(0, 60)]);
+}));
+compare([...document.querySelectorAll("header, section")]);
+for (const section of document.querySelectorAll("section")) {
+  compare([...section.querySelectorAll("h2, p, .scroll, figure, summary")].filter(one => box(one).width));
+}
+for (const row of document.querySelectorAll(".columns tr")) {
+  const cells = [...row.children].filter(one => box(one).width);
+  const narrow = cells.filter(one => one.scrollWidth > one.clientWidth + 1);
+  narrow.forEach(one => overlaps.push([one.outerHTML.slice(0, 60), "is wider than its cell"]));
+}
+return overlaps;
+"""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +95,7 @@ def shown(window, page) -> WebDriver:
 
 def test_images_load_without_requests(shown, page):
     images = shown.execute_script(IMAGES)
-    assert len(images) == 2 * 6 + 2
+    assert len(images) == 2 * 8 + 2
     for complete, width, height, words in images:
         assert complete
         assert min(width, height) > 100
@@ -92,6 +112,19 @@ def test_page_is_no_wider_than_the_window(shown):
     assert shown.execute_script("return document.documentElement.scrollWidth") <= width
     for image in shown.find_elements(By.TAG_NAME, "img"):
         assert 0 < image.rect["width"] <= width - image.rect["x"]
+
+
+def test_nothing_overlaps(shown):
+    for element in shown.find_elements(By.TAG_NAME, "details"):
+        shown.execute_script("arguments[0].open = true", element)
+    assert shown.execute_script(OVERLAPS) == []
+
+
+def test_every_section_is_explained_before_its_figures(shown):
+    for section in shown.find_elements(By.CSS_SELECTOR, "section:not(#configuration)"):
+        paragraph = section.find_element(By.CSS_SELECTOR, "h2 + p")
+        assert len(paragraph.text) > 40, section.text[:60]
+        assert paragraph.text.endswith(".")
 
 
 def test_scores_equal_those_of_the_runs(shown, trained):

@@ -87,11 +87,11 @@ def page(inputs, tmp_path_factory) -> Path:
 def without_figures(monkeypatch):
     """A page with one empty figure of each run: figures take most of the time."""
 
-    def empty(runs, level, announce):
+    def empty(runs, reports, level, announce, further):
         drawn = (figures.embed(Figure(figsize=(1, 1)), f"Nothing of {run.name}", run.name) for run in runs)
         return [figures.Section("Nothing", "", tuple(drawn))]
 
-    monkeypatch.setattr(report_page, "sections", empty)
+    monkeypatch.setattr(report_page, "drawn_sections", empty)
     monkeypatch.setattr(report_page, "partition_figures", lambda comparison: ())
 
 
@@ -298,6 +298,62 @@ def test_page_of_a_single_test_sample(tmp_path, n):
     assert "Caution: 100% of the 1 samples of 'one' are alone in their region" in page.text
 
 
+def class_shares(run, level):
+    """A table of each class's share of the test samples."""
+    shares = np.bincount(run.predictions.y, minlength=run.predictions.p.shape[1]) / len(run.predictions.y)
+    return figures.PageTable(["class", "share"], [*zip(run.predictions.class_names, shares.tolist(), strict=True)])
+
+
+def test_further_sections_have_figures_or_tables(iris, tmp_path, monkeypatch):
+    def first_run_alone(run, level):
+        return (Figure(figsize=(2, 1)), "an empty picture") if run.name == "bayes" else None
+
+    monkeypatch.setattr(figures, "_sections_by_run", lambda *_: ())
+    sections = [
+        ds.experiments.PageSection("Shares <of> each class", "How many samples are of each class.", class_shares),
+        ds.experiments.PageSection("Nothing", "A picture of nothing.", first_run_alone, "None was drawn of"),
+        ds.experiments.PageSection("Left out", "Nothing of any run.", lambda run, level: None),
+    ]
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", iris, sections=sections, **QUICK))
+    for text in ("Shares <of> each class", "How many samples are of each class.", "versicolor", "0.3333"):
+        assert text in page.text
+    assert "A picture of nothing. None was drawn of: logistic." in page.text
+    assert "Nothing of bayes: an empty picture" in [image["alt"] for image in page.all("img")]
+    assert "Left out" not in page.text
+
+
+@pytest.mark.parametrize("kind", ["class_names", "missing", "single", "many"])
+def test_scores_of_each_class_are_on_the_page(kind, iris, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        figures, "embed", lambda figure, alt, caption="": figures.EmbeddedFigure("", alt, 9, 9, caption)
+    )
+    n = {"many": 25}.get(kind, 3)
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, n - (kind == "missing"), 60), rng.dirichlet(np.ones(n), 60)
+    y = np.zeros_like(y) if kind == "single" else y
+    names = ["<i>a</i>", "b & c", "$d$"] if kind == "class_names" else None
+    predictions = Predictions.of(y, p, class_names=names, groups=np.arange(60) // 3)
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"one": predictions}, level=0.9, **QUICK))
+    scores = evaluation.class_scores(y, p, intervals=0.9, groups=np.arange(60) // 3, **QUICK)
+    for name in ("sensitivity", "specificity", "positive_predictive_value", "average_precision"):
+        for value, bounds in zip(getattr(scores, name), scores.intervals[name], strict=True):
+            interval = "" if np.isnan(bounds[0]) else " to ".join(map(report_page.number, bounds))
+            text = report_page.number(value) + interval
+            assert text in page.text, name
+    assert "whole groups at a time" in page.text
+    assert not page.all("i")
+    notes = {"missing": "No sample is of class 2", "single": "All samples are of one class", "many": "one: 25 rows"}
+    assert notes.get(kind, "<i>a</i>" if names else "") in page.text
+
+
+def test_groups_of_predictions_are_saved(tmp_path):
+    groups = np.array(["b", "a", "b"], object)
+    save_predictions(tmp_path / "p.npz", [0, 1, 0], np.eye(2)[[0, 1, 0]], groups=groups)
+    assert read_run(tmp_path / "p.npz").predictions.groups.tolist() == [1, 0, 1]
+    with pytest.raises(ValueError, match=r"groups must.*found shape \(2,\)"):
+        save_predictions(tmp_path / "p.npz", [0, 1, 0], np.eye(2)[[0, 1, 0]], groups=groups[:2])
+
+
 @text_alone
 def test_names_are_escaped(iris, tmp_path):
     evil = '<script>alert("x")</script>&$a$_'
@@ -319,7 +375,8 @@ def test_page_has_no_external_links_and_every_image_an_alt_text(page):
     links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert all(link.startswith(("data:", "#")) for link in links)
     images = page.all("img")
-    assert len(images) == 2 * 5 + 2  # partition, reliability twice, simplex, confusion; risk, learning curves
+    # Partition, ROC, precision-recall, reliability twice, simplex, confusion; risk, learning curves.
+    assert len(images) == 2 * 7 + 2
     assert all(len(image["alt"]) > 20 and int(image["width"]) > 100 for image in images)
     assert {link[1:] for link in links if link.startswith("#")} <= {
         attributes.get("id") for _, attributes in page.elements

@@ -66,3 +66,66 @@ def test_learning_curves_without_histories_raise(histories):
 def test_risk_coverage_without_curves_raises():
     with pytest.raises(ValueError, match=r"curves must.*found \{\}"):
         plots.risk_coverage({})
+
+
+def test_decision_curve_draws_curves_beside_treating_all_and_none():
+    y, p = np.array([0, 1, 1, 0]), np.array([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4], [0.8, 0.2]])
+    curves = {name: evaluation.decision_curve(y, q) for name, q in {"good": p, "$bad": p[:, ::-1]}.items()}
+    (ax,) = plots.decision_curve(curves).axes
+    good, bad, everyone, none = ax.lines
+    np.testing.assert_array_equal(good.get_ydata(), curves["good"].net_benefit)
+    np.testing.assert_array_equal(bad.get_ydata(), curves["$bad"].net_benefit)
+    np.testing.assert_array_equal(everyone.get_ydata(), curves["good"].treat_all)
+    assert set(none.get_ydata()) == {0.0}
+    assert len(ax.get_legend().get_texts()) == 4
+    with pytest.raises(ValueError, match="curves must hold at least one DecisionCurve"):
+        plots.decision_curve({"good": p})
+
+
+FOUR = np.random.default_rng(5)
+LABELS, PROBABILITIES = FOUR.integers(0, 3, 60), FOUR.dirichlet(np.ones(4), 60)
+MARKUP = ["<b>", "$x_$", "_c", "a name of far more characters than a legend has room for"]
+
+
+def legend(figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(("draw", "score"), [(plots.roc, "roc_auc"), (plots.precision_recall, "average_precision")])
+def test_curves_of_classes_name_their_areas(draw, score):
+    scores = evaluation.class_scores(LABELS, PROBABILITIES, intervals=0.9, resamples=10)
+    figure = draw(LABELS, PROBABILITIES, scores=scores, class_names=MARKUP)
+    figure.canvas.draw()
+    texts = legend(figure)
+    for name, value, (lower, upper), text in zip(
+        ["<b>", r"\$x_\$", "_c"], getattr(scores, score), scores.intervals[score], texts, strict=False
+    ):
+        assert text == f"{name}: {value:.3f} ({lower:.3f} to {upper:.3f})"
+    assert texts[3] == "a name of far more char…: not defined"
+    assert texts[4] == f"mean of 4 classes: {getattr(evaluation, score)(LABELS, PROBABILITIES):.3f}"
+    named = draw([MARKUP[k] for k in LABELS], PROBABILITIES, classes=MARKUP, only=["_c"])
+    assert legend(named)[0] == f"_c: {getattr(scores, score)[2]:.3f}"
+    assert not {text.split(":")[0] for text in legend(named)} & {"<b>", "mean of 4 classes"}
+
+
+@pytest.mark.parametrize("draw", [plots.roc, plots.precision_recall])
+def test_curves_of_many_classes_and_of_two(draw):
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 30, 200), rng.dirichlet(np.ones(30), 200)
+    drawn = [line for line in draw(y, p).axes[0].lines if line.get_label() != "chance: 0.500"]
+    assert len(drawn) == 10 + 1
+    worst = np.argsort(evaluation.class_scores(y, p).roc_auc)[:10]
+    if draw is plots.roc:
+        assert {line.get_label().split(":")[0] for line in drawn[:10]} == set(map(str, worst))
+    two = draw(y > 14, np.column_stack([p[:, :15].sum(axis=1), p[:, 15:].sum(axis=1)]))
+    assert legend(two)[0].startswith("1: ")
+    figure = draw(np.zeros(200, int), p, only=[3])
+    assert legend(figure)[0] == "3: not defined"
+
+
+def test_invalid_scores_of_curves_raise():
+    for scores in (evaluation.report(LABELS, PROBABILITIES), evaluation.class_scores([0], [[0.5, 0.5]])):
+        with pytest.raises(ValueError, match=r"scores must be evaluation\.class_scores"):
+            plots.roc(LABELS, PROBABILITIES, scores=scores)
+    with pytest.raises(ValueError, match="only must"):
+        plots.roc(LABELS, PROBABILITIES, only=["x"])

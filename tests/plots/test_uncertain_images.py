@@ -150,3 +150,13 @@ def test_least_familiar_images_come_first_with_familiarity():
         uncertain_images(images, p, by="familiarity")
     with pytest.raises(ValueError, match=r"familiarity must.*found shape \(3,\)"):
         uncertain_images(images, p, familiarity=[0.1, 0.2, 1.2])
+
+
+def test_long_class_names_leave_room_for_images():
+    names = ["one of very many and unusually long names", "two"]
+    figure = uncertain_images(np.zeros((4, 8, 8)), [[0.6, 0.4]] * 4, [0, 1, 0, 1], class_names=names, columns=2)
+    figure.canvas.draw()
+    pictures = [ax for ax in figure.axes if ax.images]
+    assert len(pictures) == 4
+    assert all(ax.get_window_extent().width > 0.2 * figure.bbox.width for ax in pictures)
+    assert pictures[0].get_title() == "✓ one of very many and …"

@@ -8,7 +8,8 @@
 splits into 70% of the rows, at most 1000, to train on, and at most 4000 of the others to test on. Linear models and
 networks get standardized columns. Seconds are those of a processor, in one thread. Every run of a method on a split is
 written to a file of its own: what is interrupted goes on where it was. ``--table`` makes the tables of the runs that
-exist, and measures nothing. ``--output`` writes tables.json, and tables_nll.json with the sets.
+exist, and measures nothing. Ranks are those of the default beside other packages. ``--output`` writes tables.json, and
+tables_nll.json with the sets.
 """
 
 import json
@@ -87,6 +88,8 @@ METHODS: dict[str, Callable[[int], Any]] = {
     ),
 }
 """Unfitted classifiers by name, made with a seed."""
+OTHERS = tuple(METHODS)[-4:]
+"""Ours that are not the default, which are not ranked."""
 
 
 def load(name: str, folder: DataFolder) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -190,25 +193,27 @@ def within_error(measured: Runs, method: str) -> int:
 def tables(measured: Runs) -> tuple[ResultTable, ResultTable]:
     """The table of the methods, and that of their NLL by set."""
     names, methods = ([*dict.fromkeys(part)] for part in zip(*measured, strict=True))
-    by_score = {score: ranks(measured, score) for score in ("NLL", "ECE", "accuracy")}
+    ranked = {key: scores for key, scores in measured.items() if key[1] not in OTHERS}
+    by_score = {score: ranks(ranked, score) for score in ("NLL", "ECE", "accuracy")}
     large = [name for name in names if measured[name, methods[0]][0]["rows"] >= TRAIN_ROWS]
     summary, by_set = (ResultTable("training.benchmarks.tables") for _ in range(2))
-    for method in sorted(methods, key=by_score["NLL"].__getitem__):
+    for method in sorted(methods, key=lambda method: by_score["NLL"].get(method, np.inf)):
         scores = {
             score: [mean(measured[name, method], score) for name in names]
             for score in ("NLL", "Brier", "ECE", "accuracy")
         }
         seconds = [mean(measured[name, method], "seconds") for name in large]
+        best = f"{within_error(ranked, method)} of {len(names)}" if method in by_score["NLL"] else None
         summary.add(
             **{
                 "method": method,
-                "rank by NLL": by_score["NLL"][method],
+                "rank by NLL": by_score["NLL"].get(method),
                 "NLL, geometric mean": float(np.exp(np.mean(np.log(scores["NLL"])))),
-                "best, or within an error": f"{within_error(measured, method)} of {len(names)}",
-                "rank by ECE": by_score["ECE"][method],
+                "best, or within an error": best,
+                "rank by ECE": by_score["ECE"].get(method),
                 "ECE": float(np.mean(scores["ECE"])),
                 "Brier": float(np.mean(scores["Brier"])),
-                "rank by accuracy": by_score["accuracy"][method],
+                "rank by accuracy": by_score["accuracy"].get(method),
                 "accuracy": float(np.mean(scores["accuracy"])),
                 "seconds, 1000 rows": float(np.median(seconds)) if seconds else None,
             }

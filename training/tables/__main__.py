@@ -1,7 +1,7 @@
 """Reproduce the tables of the papers.
 
     python -m training.tables [NAME ...] [--data FOLDER] [--runs runs/tables] [--results training/results]
-        [--pictures training/pictures] [--repetitions K] [--only TEXT ...]
+        [--pictures docs/pictures] [--repetitions K] [--only TEXT ...]
 
 prints every table, the paper's numbers in brackets beside means and standard deviations over as many repetitions as the
 paper has (or more, where it has one or does not say), and writes NAME.json with all repetitions, and the figures.
@@ -50,7 +50,7 @@ def main(
     data: Annotated[Path | None, typer.Option(help="a folder of NAME.npz files that hold X and y")] = None,
     runs: Annotated[Path, typer.Option(help="where repetitions are kept")] = Path("runs/tables"),
     results: Annotated[Path, typer.Option(help="where NAME.json is written")] = Path("training/results"),
-    pictures: Annotated[Path, typer.Option(help="where figures are written")] = Path("training/pictures"),
+    pictures: Annotated[Path, typer.Option(help="where figures are written")] = Path("docs/pictures"),
     repetitions: Annotated[int | None, typer.Option(min=1, help="of every cell; default the paper's")] = None,
     only: Annotated[list[str] | None, typer.Option(help="data sets or methods; default all")] = None,
 ) -> None:

@@ -1,7 +1,7 @@
 """The papers' figures, drawn from the repetitions of a table, or from one fit.
 
     python -m training.tables.figures [TABLE ...] [--data FOLDER] [--results training/results]
-        [--output training/pictures]
+        [--output docs/pictures]
 
 writes the PNG of every figure whose data set exists. FOLDER is that of ``training.tables``, which draws the figures
 of a table after it has measured it.
@@ -290,7 +290,7 @@ def main(
     names: Annotated[list[str] | None, typer.Argument(help="tables; default all that have figures")] = None,
     data: Annotated[Path | None, typer.Option(help="a folder of NAME.npz files that hold X and y")] = None,
     results: Annotated[Path, typer.Option(help="where NAME.json is")] = Path("training/results"),
-    output: Annotated[Path, typer.Option(help="where NAME.png is written")] = Path("training/pictures"),
+    output: Annotated[Path, typer.Option(help="where NAME.png is written")] = Path("docs/pictures"),
 ) -> None:
     """Draw the figures of measured tables."""
     tables = dict.fromkeys(table for table, _ in FIGURES.values())
