@@ -240,13 +240,13 @@ def predict(
 _READING = ("image_size", "color", "pixel_scale")
 
 
-def _read_options(overrides: list[str] | None, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+def _read_options(overrides: list[str] | None, known: tuple[str, ...]) -> dict[str, Any]:
     with _loading():
         from deepsimplex.experiments.configuration import ConfigurationError, read_options
 
     options = read_options(overrides or ())
-    if unknown := [name for name in options if known is not None and name not in known]:
-        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known or ())}")
+    if unknown := [name for name in options if name not in known]:
+        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known)}")
     return options
 
 
@@ -280,7 +280,7 @@ def evaluate(
         raise ValueError(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
-    options = _read_options(overrides)
+    options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
     _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 

@@ -205,6 +205,16 @@ def test_split_of_a_list_is_taken(tmp_path):
         ("photos", {"groups": np.arange(80)}, "groups of a folder must"),
         ("photos", {"time": r"(nowhere)"}, r"time '\(nowhere\)' must be found in the path of every image; 80 of 80"),
         ("photos", {"time": r"/(p\d+)/"}, "time must be numbers, or dates as 2024-05-31.*found 'p00' in row 0"),
+        (
+            "data.npz",
+            {"time": ["2024-05-31"] * 79 + ["2024"]},
+            "time must be numbers, or dates.*found '2024-05-31' in row 0",
+        ),
+        (
+            "data.npz",
+            {"time": np.array(["2024-05-31"] * 79 + ["NaT"], "datetime64[D]")},
+            "time must be.*'NaT' in row 79",
+        ),
         ("list.csv", {"groups": "site"}, "groups must name a column of .*found 'site'"),
         ("list.csv", {"target_column": "kind"}, "target_column must name a column"),
         ("table.csv", {"target_column": "label", "time": "hour"}, "time must name a column of .*found 'hour'"),

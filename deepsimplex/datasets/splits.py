@@ -163,9 +163,9 @@ def as_time(values: ArrayLike | None, rows: int) -> NDArray[np.float64] | None:
     array = np.asarray(values)
     if array.shape != (rows,):
         raise ValueError(f"time must have a value for each sample; found shape {array.shape}")
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[us]").astype(np.float64)
-    result = np.array([_time_number(value) for value in array.tolist()], np.float64)
+    values = array.astype("datetime64[us]").tolist() if array.dtype.kind == "M" else array.tolist()  # or None for NaT
+    numbers = np.array([_number(value) for value in values], np.float64)
+    result = numbers if np.isfinite(numbers).any() else np.array([_seconds(value) for value in values], np.float64)
     if wrong := np.flatnonzero(~np.isfinite(result)).tolist():
         raise ValueError(
             f"time must be numbers, or dates as 2024-05-31 or 2024-05-31T08:30; found {str(array[wrong[0]])!r} in row "
@@ -174,11 +174,15 @@ def as_time(values: ArrayLike | None, rows: int) -> NDArray[np.float64] | None:
     return result
 
 
-def _time_number(value: Any) -> float:
+def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        pass
+        return np.nan
+
+
+def _seconds(value: Any) -> float:
+    """Return the seconds of a date since 1970, NaN for another value."""
     try:
         date = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:

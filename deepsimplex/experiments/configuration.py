@@ -25,8 +25,9 @@ from pydantic import (
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.parameters import check_arguments
+from deepsimplex._utils.registry import Registry
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration import CALIBRATIONS, DENSITIES
+from deepsimplex.calibration import CALIBRATIONS, DENSITIES, DecisionRule, ExpectedCost, RiskControl
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.network import DEFAULT_TARGET
@@ -73,6 +74,9 @@ TARGET = _default(SimplexClassifier, "target") or DEFAULT_TARGET
 SETS = _default(SimplexClassifier.conformalize, "method")
 INPUT_DTYPE = _default(SimplexClassifier.export, "input_dtype")
 
+DECISIONS: Registry[DecisionRule] = Registry(
+    "decision", DecisionRule, {"expected_cost": ExpectedCost, "risk_control": RiskControl}
+)
 Options = Annotated[dict[str, Any], _if_empty({})]
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
 Named = Annotated[dict[str, Any], BeforeValidator(_named)]
@@ -83,8 +87,18 @@ Readout = Annotated[Named, AfterValidator(_make(READOUTS.get))]
 Loss = Annotated[Named, AfterValidator(_make(get_loss))]
 Method = Annotated[Named, AfterValidator(_make(CALIBRATIONS.get))]
 Density = Annotated[Named, AfterValidator(_make(DENSITIES.get))]
+Decision = Annotated[Named, AfterValidator(_make(DECISIONS.get))]
 Optimizer = Annotated[str, AfterValidator(_make(keras.optimizers.get))]
-MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # overrides may set their arguments
+MEMBERS = (
+    "target",
+    "backbone",
+    "head",
+    "readout",
+    "loss",
+    "method",
+    "density",
+    "decision",
+)  # overrides may set their arguments
 
 
 class _Section(BaseModel):
@@ -142,7 +156,7 @@ class TrainingConfig(_Section):
 class CalibrationConfig(_Section):
     """Fits after training: a density of the training samples' features, and calibration on the validation samples.
 
-    With both ``method`` and ``coverage``, each is fitted to one half of the validation samples.
+    With ``method`` beside ``coverage`` or ``decision``, each is fitted to one half of the validation samples.
     """
 
     density: Density | None = Field(default=None, description="of SimplexClassifier.fit_density; null for none")
@@ -153,6 +167,9 @@ class CalibrationConfig(_Section):
     sets: Annotated[ConformalMethod, _if_empty(SETS)] = Field(default=SETS, description="the method of conformalize")
     unknown: Annotated[bool, _if_empty(False)] = Field(
         default=False, description="fit the score of unknown samples, SimplexClassifier.fit_unknown"
+    )
+    decision: Decision | None = Field(
+        default=None, description="a rule of SimplexClassifier.set_decision and its arguments; null for none"
     )
 
 
@@ -205,7 +222,10 @@ class RunConfig(_Section):
     @model_validator(mode="after")
     def _calibration_has_samples(self) -> Self:
         is_closed_form = (self.model.head or {}).get("name") == "closed_form"  # which has left-out samples
-        for name in ("method", "coverage", *(() if is_closed_form else ("unknown",))):
+        rule = self.calibration.decision
+        is_fitted = rule is not None and DECISIONS.get(rule).fitted_attributes
+        further = {"unknown": not is_closed_form, "decision": is_fitted}
+        for name in ("method", "coverage", *(key for key, needed in further.items() if needed)):
             value = getattr(self.calibration, name)
             if value not in (None, False) and self.data.validation_fraction == 0:
                 shown = value["name"] if isinstance(value, dict) else value

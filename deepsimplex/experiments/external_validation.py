@@ -10,7 +10,15 @@ import numpy as np
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.datasets.loading import load_tested
-from deepsimplex.experiments.image_reading import ImageReading, Model, input_shape, is_image_shape, load_classifier
+from deepsimplex.evaluation.json_values import json_value
+from deepsimplex.experiments.image_reading import (
+    ImageReading,
+    Model,
+    check_output,
+    input_shape,
+    is_image_shape,
+    load_classifier,
+)
 from deepsimplex.experiments.run_results import scores_of
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH
@@ -68,6 +76,9 @@ def evaluate_on(
     """
     classifier, path = load_classifier(model)
     source = Path(data)
+    if output is None and path is not None:
+        output = path.parent / f"evaluation_{source.resolve().stem}.json"
+    target = None if output is None else check_output(output, ".json")
     is_files = source.is_dir() or source.suffix.lower() == ".csv"
     reading = None
     if is_image_shape(input_shape(classifier)):
@@ -86,14 +97,13 @@ def evaluate_on(
     if missing := [name for name, count in counts.items() if not count]:
         announce(f"no sample of class {', '.join(missing)} in {data}")
     announce(str(report))
-    if output is None and path is not None:
-        output = path.parent / f"evaluation_{source.resolve().stem}.json"
-    if output is not None:
-        target = Path(output).expanduser()
+    if target is not None:
         with replacing(target) as fresh:
-            fresh.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
+            fresh.write_text(json.dumps(json_value(scores), indent=2, allow_nan=False) + "\n", encoding="utf-8")
         images = x if x.ndim >= 3 and reading is not None and reading.pixel_scale in (1, 255) else None
         predictions = target.with_suffix(".npz")
-        save_predictions(predictions, loaded.y, p, images=images, class_names=classifier.class_names)
+        save_predictions(
+            predictions, loaded.y, p, images=images, class_names=classifier.class_names, groups=loaded.groups
+        )
         announce(f"scores in {target}, predictions in {predictions}")
     return scores

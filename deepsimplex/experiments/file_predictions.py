@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_number
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.datasets.image_files import IMAGE_SUFFIXES, list_images, read_files, warn_of_others, warn_of_remarks
 from deepsimplex.datasets.image_lists import FILE, listed_files
 from deepsimplex.datasets.tables import read_table
-from deepsimplex.experiments.image_reading import ImageReading, Model, load_classifier
+from deepsimplex.experiments.image_reading import ImageReading, Model, check_output, load_classifier
 from deepsimplex.experiments.training_run import BATCH
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # beginnings of a cell that spreadsheets may run as a formula
@@ -182,7 +182,7 @@ def predict_files(
     reading = ImageReading.of(classifier, image_size, color, pixel_scale)
     names, paths = _named_files(files)
     if output is not None:
-        check_writable(Path(output).expanduser().parent, "the folder of output")
+        check_output(output, ".csv")
     blocks, errors, others = [], [], []
     for begin in range(0, len(paths), BATCH):
         block = paths[begin : begin + BATCH]
@@ -222,7 +222,8 @@ def _named_files(files: Any) -> tuple[list[str], list[Path]]:
         table = read_table(place, FILE, least_columns=1)
         names, paths = table.column(FILE, "a list of files", place), listed_files(place, table)
     elif place.suffix.lower() == ".txt":
-        names = [line for line in place.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        lines = place.read_text(encoding="utf-8-sig").split("\n")  # read_text has turned other line ends into these
+        names = [line for line in lines if line.strip()]
         paths = [place.parent / name for name in names]
     else:
         names, paths = [place.name], [place]
@@ -242,8 +243,8 @@ def _predicted(model: SimplexClassifier, x: NDArray[Any], rejected: float) -> di
     if model.unknown is not None:
         columns["unknown_score"] = model.unknown_score(x, batch_size=BATCH)
         columns["unknown"] = columns["unknown_score"] > 1.0 - rejected
-    if getattr(model, "decision_rule", None) is not None:
-        columns["decision"] = np.asarray(model.decide(x))
+    if model.decision_rule is not None:
+        columns["decision"] = model.decision_rule.decide(p)
     return columns
 
 

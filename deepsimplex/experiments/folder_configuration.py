@@ -24,8 +24,9 @@ def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     """Make a configuration for images without a YAML file, by their number and sizes.
 
     A convolutional network is trained on images of the size of most of them, at most 64 pixels a side, in gray if all
-    are gray. A fifth of the training samples validates; the density and the score of unknown samples are fitted, and
-    the probabilities calibrated; sets of classes with a coverage of 0.9 too, where there are enough samples.
+    are gray; files that cannot be read are left out with a warning. A fifth of the training samples validates; the
+    density and the score of unknown samples are fitted, and the probabilities calibrated; sets of classes with a
+    coverage of 0.9 too, where there are enough samples.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     options: dict[str, Any] = {}
     if files:
         size, color = _usual_size_and_color(files)
-        options = {"image_size": size, "color": color}
+        options = {"image_size": size, "color": color, "on_error": "skip"}
     small = not files or max(size) < 48
     validated = int(VALIDATION_FRACTION * 0.8 * len(files)) if files else 2 * least_samples(COVERAGE)
     content: dict[str, Any] = {

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.atomic_files import check_writable
 from deepsimplex._utils.validation import check_choice, check_number
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
@@ -62,6 +63,15 @@ class ImageReading:
     def samples(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """Return pixels as the model takes them: float32, scaled, or bytes as they are."""
         return pixels if self.pixel_scale == 1 else np.divide(pixels, self.pixel_scale, dtype=np.float32)
+
+
+def check_output(path: str | os.PathLike[str], suffix: str) -> Path:
+    """Return the path of a file to write, before the work for it; raise an error for a folder or another suffix."""
+    target = Path(path).expanduser()
+    if target.suffix.lower() != suffix or target.is_dir():
+        raise ValueError(f"output must be a file that ends in {suffix}; found {str(target)!r}")
+    check_writable(target.parent, "the folder of output")
+    return target
 
 
 def input_shape(model: SimplexClassifier) -> Any:
