@@ -252,10 +252,13 @@ def report(
     samples                               4
     classes                               2
     accuracy                         0.7500
+    balanced accuracy                0.7500
     top 1 accuracy                   0.7500
     weighted precision               0.8333
     weighted recall                  0.7500
     weighted f1                      0.7333
+    area under ROC curve             0.7500
+    average precision                0.8333
     negative log likelihood          0.5108
     Brier score                      0.1750
     Brier reliability                0.1750
@@ -271,6 +274,10 @@ def report(
     area under risk coverage         0.1458
     accuracy at coverage 0.8         0.7500
     bins                                 15
+    <BLANKLINE>
+       samples  sensitivity  specificity    PPV    NPV    LR+    LR-  ROC area  avg. precision
+    0        2        0.500        1.000  1.000  0.667    inf  0.500     0.750           0.833
+    1        2        1.000        0.500  0.667  1.000  2.000  0.000     0.750           0.833
     """
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
