@@ -1,9 +1,11 @@
 """Command line of the package.
 
-``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``, and
-``deepsimplex report RUN [RUN ...]``, which compares runs on one page.
+``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``; without a configuration
+``train FOLDER``, ``predict MODEL FOLDER`` and ``evaluate MODEL --data FOLDER``; and ``report RUN [RUN ...]``, which
+compares runs on one page.
 """
 
+import json
 import os
 import re
 import shlex
@@ -42,6 +44,9 @@ def _options(
 
 
 Config = Annotated[Path, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)]
+OptionalConfig = Annotated[
+    Path | None, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)
+]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="overrides, such as training.epochs=3")
 ]
@@ -109,46 +114,174 @@ def _loading() -> Iterator[None]:
             sys.stderr.flush()
 
 
+def _experiments() -> Any:
+    """Import what the commands do, when one is called: --help needs no TensorFlow."""
+    with _loading():
+        from deepsimplex import experiments
+    return experiments
+
+
 def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
     """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
-    with _loading():
-        from deepsimplex import experiments  # imported here: --help needs no TensorFlow
-
+    experiments = _experiments()
     work: Callable[..., Any] = getattr(experiments, command)
     work(experiments.load_config(path, overrides or ()), **options)
 
 
+def _first_apart(arguments: list[str] | None) -> tuple[str | None, list[str]]:
+    """Return the first argument, a path unless it reads key=value, and the others."""
+    first, *others = arguments or [""]
+    if first and ("=" not in first or Path(first).exists()):
+        return first, others
+    return None, list(arguments or ())
+
+
 @application.command()
 def train(
-    config: Config,
-    overrides: Overrides = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FOLDER] [KEY=VALUE]...",
+            help="without --config: images by class, or a .csv file that lists them; overrides, as training.epochs=3",
+        ),
+    ] = None,
+    config: OptionalConfig = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="continue the newest run if it is unfinished, or make what it lacks")
     ] = False,
     workers: Annotated[int, typer.Option("--workers", help="processes of this machine that train together")] = 1,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="fit the score of unknown samples, which FOLDER alone has by default")
+    ] = False,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups", help="hold out whole groups: a pattern in paths, 'folder', or a column", show_default=False
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option("--time", help="hold out the latest: a pattern in paths or a column", show_default=False),
+    ] = None,
 ) -> None:
     """Train a classifier, evaluate it on the test samples and export it.
 
     On several machines: the same command on each, with TF_CONFIG set as for tf.distribute.
     """
-    arguments = ["--config", str(config), *(overrides or ())]
+    folder, overrides = (None, list(arguments or ())) if config else _first_apart(arguments)
+    overrides += ["calibration.unknown=true"] if unknown else []
+    for name, value in {"groups": groups, "time": time}.items():
+        overrides += [] if value is None else [f"data.options.{name}={json.dumps(value)}"]  # which YAML reads, too
+    given = ["--config", str(config)] if config else [folder or ""]
     together = [] if workers == 1 else [f"--workers={workers}"]
-    with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *arguments])):
-        with _loading():
-            from deepsimplex.experiments.worker_processes import open_strategy, run_workers
+    with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *given, *overrides])):
+        if not config and not folder:
+            raise ValueError("train needs a folder of images by class, or --config with a YAML file")
+        experiments = _experiments()
+        from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 
         if together:
             options = ["--resume"] if resume else []
-            raise typer.Exit(run_workers(workers, ["-m", "deepsimplex.cli", "train", *options, *arguments]))
+            raise typer.Exit(run_workers(workers, ["-m", "deepsimplex.cli", "train", *options, *given, *overrides]))
         strategy = open_strategy()  # before a configuration is checked: its members are made
-        _run("train", config, overrides, resume=resume, strategy=strategy)
+        if config:
+            checked = experiments.load_config(config, overrides)
+        else:
+            checked = experiments.folder_config(str(folder), overrides)
+            print(_chosen(checked))
+        run = experiments.train(checked, resume=resume, strategy=strategy)
+        if folder:
+            print(f"predict new files by: {shlex.join(['deepsimplex', 'predict', str(run.path), 'FOLDER'])}")
+
+
+def _chosen(config: Any) -> str:
+    """Return a line on what a configuration without a file has."""
+    backbone, training, calibration = config.model.backbone, config.training, config.calibration
+    options = "".join(f", {name} {value}" for name, value in config.data.options.items())
+    sets = (
+        f"sets of coverage {calibration.coverage}" if calibration.coverage else "no sets, for which there are too few"
+    )
+    return (
+        f"chosen for {config.data.name}{options}: {backbone['name']} {backbone.get('filters', '')}, {training.epochs} "
+        f"epochs, batches of {training.batch_size}; {sets}. Others as key=value, or in a copy of config.yaml of the run"
+    )
 
 
 @application.command()
 @_on_one_line()
-def evaluate(config: Config, overrides: Overrides = None) -> None:
-    """Evaluate the newest trained model of a configuration again, as it is."""
-    _run("evaluate", config, overrides)
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="runs/NAME, runs/NAME/001 or a .keras file")],
+    files: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="of images, in folders below too; or an image, a .csv or .txt list")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="what the model does not state: image_size, color, pixel_scale"),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", help="the table to write")] = Path("predictions.csv"),
+    rejected: Annotated[
+        float, typer.Option("--rejected", help="share of known samples that may be called unknown")
+    ] = 0.05,
+) -> None:
+    """Predict new images, read as in training, and write a row for each.
+
+    Exit code 1: some files cannot be read; the others are predicted.
+    """
+    experiments = _experiments()
+    table = experiments.predict_files(model, files, output, rejected=rejected, **_read_options(overrides, _READING))
+    failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
+    for file, error in failed:
+        print(f"deepsimplex: {file if file.isprintable() else repr(file)}: {error}", file=sys.stderr)
+    print(f"{len(table.files) - len(failed)} of {len(table.files)} files predicted: {output}")
+    if failed:
+        raise typer.Exit(1)
+
+
+_READING = ("image_size", "color", "pixel_scale")
+
+
+def _read_options(overrides: list[str] | None, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+    with _loading():
+        from deepsimplex.experiments.configuration import ConfigurationError, read_options
+
+    options = read_options(overrides or ())
+    if unknown := [name for name in options if known is not None and name not in known]:
+        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known or ())}")
+    return options
+
+
+@application.command()
+@_on_one_line()
+def evaluate(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL] [KEY=VALUE]...",
+            help="with --data: a model as for predict, and options of datasets.load; with --config: overrides",
+        ),
+    ] = None,
+    config: OptionalConfig = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", help="other images by class, a .csv or .npz file, or a data set's name", show_default=False
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="JSON file, by default beside MODEL", show_default=False)
+    ] = None,
+) -> None:
+    """Evaluate a model on other data, or the newest trained model of a configuration again on its test samples."""
+    if config and data is None and output is None:
+        _run("evaluate", config, arguments)
+        return
+    model, overrides = _first_apart(arguments)
+    if model is None or data is None or config:
+        raise ValueError(
+            "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
+        )
+    options = _read_options(overrides)
+    _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
 @application.command()
@@ -178,9 +311,7 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network."""
-    with _loading():
-        from deepsimplex import experiments
-
+    experiments = _experiments()
     page = experiments.write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
     )

@@ -55,7 +55,9 @@ def regression(iris):
 def fitted(forest, digits):
     """Everything after training."""
     train, held_out, further, _ = digits
-    return ds.AfterTraining(forest).calibrate(*held_out).conformalize(*further).fit_density(*train)
+    after = ds.AfterTraining(forest).calibrate(*held_out)
+    after.set_priors(after.estimate_priors(further[0])).conformalize(*further)
+    return after.set_decision(ds.calibration.RiskControl(0.1), *further).fit_density(*train)
 
 
 def test_wrapped_classifier_predicts_calibrated_probabilities_and_sets(fitted, forest, digits):
@@ -165,7 +167,7 @@ def test_saved_without_the_classifier(fitted, forest, digits, tmp_path):
     assert not [name for name in names if not name.endswith(".npy")]
     assert (tmp_path / "after.npz").stat().st_size < 1e6
     loaded = ds.AfterTraining.load(tmp_path / "after.npz", forest)
-    for method in ("predict_proba", "predict_set", "familiarity"):
+    for method in ("predict_proba", "predict_set", "decide", "familiarity"):
         np.testing.assert_array_equal(getattr(loaded, method)(X), getattr(fitted, method)(X))
     alone = ds.AfterTraining.load(tmp_path / "after.npz")
     np.testing.assert_array_equal(alone.predict_set(forest.predict_proba(X)), fitted.predict_set(X))
@@ -261,7 +263,9 @@ def test_onnx_file_of_a_pipeline_predicts_the_same(dtype, iris, regression, tmp_
     pytest.importorskip("skl2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     X, y = iris[1]
-    wrapped = ds.AfterTraining(regression, classes=NAMES).calibrate(X, NAMES[y]).conformalize(X, NAMES[y])
+    wrapped = ds.AfterTraining(regression, classes=NAMES).calibrate(X, NAMES[y])
+    wrapped.set_priors({"setosa": 0.2, "versicolor": 0.6, "virginica": 0.2}).conformalize(X, NAMES[y])
+    wrapped.set_decision(ds.calibration.ExpectedCost(1 - np.eye(3), abstention=0.2))
     wrapped.export(tmp_path / "iris.onnx", format="onnx", input_dtype=dtype)
     session = onnxruntime.InferenceSession(tmp_path / "iris.onnx")
     served = dict(
@@ -270,10 +274,12 @@ def test_onnx_file_of_a_pipeline_predicts_the_same(dtype, iris, regression, tmp_
         )
     )
     assert served["class_probabilities"].dtype == dtype
-    assert served.keys() == {"class_probabilities", "class_id", "prediction_set"}
+    assert served.keys() == {"class_probabilities", "class_id", "prediction_set", "decision"}
     np.testing.assert_allclose(served["class_probabilities"], wrapped.predict_proba(X), atol=1e-5)
     assert (served["prediction_set"] == wrapped.predict_set(X)).mean() > 0.99
     np.testing.assert_array_equal(NAMES[served["class_id"]], wrapped.predict(X))
+    np.testing.assert_array_equal(np.append(NAMES, "unknown")[served["decision"]], wrapped.decide(X))
+    assert (served["decision"] == -1).any()
 
 
 def test_saved_model_of_a_keras_model_and_of_probabilities(iris, tmp_path):

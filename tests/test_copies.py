@@ -33,29 +33,46 @@ def unfitted(head="gaussian", target="vertices", loss=None, frozen=False, **opti
     return model
 
 
-def make(x=X, density=None, calibration=None, sets=None, class_weight=None, **options):
-    """A fitted classifier, with density, calibration and prediction sets as asked for."""
+def make(x=X, density=None, calibration=None, priors=False, sets=None, rule=None, class_weight=None, **options):
+    """A fitted classifier, with density, calibration, class frequencies, prediction sets and rule as asked for."""
     model = unfitted(**options)
     model.fit(x, Y, batch_size=60, verbose=0, class_weight=class_weight)
     if density is not None:
         model.fit_density(X, Y, density)
     if calibration is not None:
         model.calibrate(X, Y, calibration)
+    if priors:
+        model.set_priors([1, 2, 3], trained=[20, 20, 20])
     if sets is not None:
-        model.conformalize(X, Y, 0.8, sets, by_class=sets == "aps")
+        model.conformalize(X, Y, 0.8, sets, by_class=sets == "aps", left_out=model.head.is_closed_form)
+    if rule is not None:
+        model.set_decision(rule, *((X, Y) if rule.fitted_attributes else ()))
     return model
 
 
 MODELS = {
     "variational": lambda: make(
-        head={"name": "variational", "inducing": 5}, density="nearest_neighbors", calibration="temperature", sets="lac"
+        head={"name": "variational", "inducing": 5},
+        density="nearest_neighbors",
+        calibration="temperature",
+        priors=True,
+        sets="lac",
+        rule=ds.calibration.RiskControl(0.4, "false_negative_rate", positive="bee"),
     ),
-    "prototypes": lambda: make(head="prototypes", density="gaussian", calibration="platt", sets="aps"),
+    "prototypes": lambda: make(
+        head="prototypes",
+        density="gaussian",
+        calibration="platt",
+        sets="aps",
+        rule=ds.calibration.ExpectedCost(1 - np.eye(3), abstention=[0.3, 0.2, 0.1]),
+    ),
     "ilr": lambda: make(target="ilr", density="relative_mahalanobis", calibration="isotonic"),
     "latent calibration": lambda: make(head="prototypes", calibration="latent", sets="raps"),
     "composition": lambda: make(target="casimac", loss=ds.losses.Composition()),
     "bytes, class weights": lambda: make(x=BYTES, class_weight={0: 2.0, 1: 0.5}),
-    "closed form": lambda: make(frozen=True, head={"name": "closed_form", "inducing": 40}, calibration="temperature"),
+    "closed form": lambda: make(
+        frozen=True, head={"name": "closed_form", "inducing": 40}, calibration="temperature", sets="lac"
+    ),
     "embedding": lambda: make(target=ds.targets.CASIMAC(ds.distances.Embedding(network()))),
 }
 
@@ -138,6 +155,10 @@ def outputs(model):
     seen |= {"tau": float(model.class_probabilities.tau.numpy()), "target": model.target.state()}
     seen["fitted"] = {name: part and part.get_config() for name, part in model.after_training.components().items()}
     seen |= {"head": model.head.state(), "unknown": model.unknown and model.unknown.numbers_}
+    if model.prediction_sets is not None:
+        seen["sets"] = model.predict_set(X)
+    if model.decision_rule is not None:
+        seen["decision"] = model.decide(X)
     if model.density is not None:
         seen["familiarity"] = np.asarray(model.density.familiarity(model.backbone(X)))
     return seen
@@ -309,14 +330,17 @@ def classifier(request):
         patch.setattr("warnings.warn", lambda *arguments, **options: None)  # fits of one step
         labels = np.array(["ant", "bee", "cat"])[Y]
         made = ESTIMATORS[request.param]().fit(X, labels)
-        return made.fit_density(X, labels).calibrate(X, labels[::-1], "platt").conformalize(X, labels, 0.8)
+        made.fit_density(X, labels).calibrate(X, labels[::-1], "platt").set_priors({"ant": 1, "bee": 2, "cat": 2})
+        rule = ds.calibration.RiskControl(0.4, "false_negative_rate", positive="cat")
+        left_out = request.param == "closed form"
+        return made.conformalize(X, labels, 0.8, left_out=left_out).set_decision(rule, X, labels)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_copies_of_estimators_are_equal(way, classifier):
     twin = WAYS[way](classifier)
-    for method in ("predict", "predict_proba", "predict_set", "familiarity"):
+    for method in ("predict", "predict_proba", "predict_set", "decide", "familiarity"):
         np.testing.assert_array_equal(getattr(twin, method)(X), getattr(classifier, method)(X), err_msg=method)
     described, expected = (re.sub("0x[0-9a-f]+", "", repr(clone(one))) for one in (twin, classifier))
     assert described == expected

@@ -360,10 +360,10 @@ def test_missing_file_raises(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image_size": (8, 8)}, "image_size applies to a folder only; digits is a name"),
-        ({"color": "rgb"}, "color applies to a folder only"),
-        ({"on_error": "skip"}, "on_error applies to a folder only"),
-        ({"target_column": "y"}, "target_column applies to a csv only"),
+        ({"image_size": (8, 8)}, "image_size applies to a folder or a list of images only; digits is a name"),
+        ({"color": "rgb"}, "color applies to a folder or a list of images only"),
+        ({"on_error": "skip"}, "on_error applies to a folder or a list of images only"),
+        ({"target_column": "y"}, "target_column applies to a csv or a list of images only"),
         ({"dtype": "float64"}, r"dtype must.*found 'float64'"),
         ({"dtype": "uint8"}, 'dtype="uint8" needs a source of integer images; digits holds float32'),
     ],

@@ -11,6 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:prototypes .*
 CLASSIFIERS = {
     "GLVQ": ds.GLVQ(prototypes_per_class=2),
     "GMLVQ": ds.GMLVQ(rank=3),
+    "LGMLVQ": ds.LGMLVQ(rank=3, max_iter=3),
     "LVQ1": ds.LVQ1(max_iter=5),
     "LVQ2": ds.LVQ2(max_iter=5, scale_features=False),
     "GPLVQ": ds.GPLVQ(max_iter=2),

@@ -87,7 +87,7 @@ def test_feature_norms_are_clipped_to_upper_quantile(precision, score, quantile,
         np.sort(np.linalg.norm(shortened((point - z.mean(axis=0)) @ density.projection_) - neighbors, axis=1))[3]
         for point in points
     ]
-    np.testing.assert_allclose(density._scores(np.array(points)), -np.array(slow), **score)
+    np.testing.assert_allclose(density.scores(np.array(points)), -np.array(slow), **score)
     # Of a sample that is kept the nearest is itself.
     rows = [
         np.sort(np.linalg.norm(shortened(row) - neighbors, axis=1))[4 if number in kept else 3]

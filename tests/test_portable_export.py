@@ -43,6 +43,8 @@ SERVED = {
         "variational": None,
     },
 }
+# Of RiskControl.
+MISSES = (0.4, "false_negative_rate")
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +90,15 @@ def assert_serves(model, x, format, folder, fed=None, **options):
     sets = [] if model.prediction_sets is None else ["prediction_set"]
     density = [] if model.density is None else ["familiarity"]
     unknown = [] if model.unknown is None else ["unknown"]
-    expected = ["class_id", "class_probabilities", *density, "latent_mean", "latent_scale", *sets, *unknown]
+    rule = [] if model.decision_rule is None else ["decision"]
+    expected = ["class_id", "class_probabilities", *rule, *density, "latent_mean", "latent_scale", *sets, *unknown]
     assert sorted(outputs) == expected
     for name in density:  # a thousandth for every quantile
         np.testing.assert_allclose(outputs[name], model.familiarity(x), atol=2e-3)
     for name in unknown:
         np.testing.assert_allclose(outputs[name], model.unknown_score(x), atol=5e-3)
+    for name in rule:
+        np.testing.assert_array_equal(outputs[name], model.decide(x))
     for name in sets:
         np.testing.assert_array_equal(outputs[name], model.predict_set(x))
     p, latent = model.predict_proba(x), model.predict_latent(x)
@@ -117,7 +122,11 @@ def test_every_readout_head_and_calibration_is_served(format, kind, samples, tmp
         y = model.predict_proba(x).argmax(axis=1)
         y[::6] = (y[::6] + 1) % model.num_classes  # labels that its probabilities know something of
         model.calibrate(x, y, method=method)
+        n, with_costs = model.num_classes, method in ("platt", "isotonic")
+        model.set_priors(np.arange(n) + 1.0, trained=np.ones(n))
         model.conformalize(x, y, method="aps" if method == "platt" else "lac")
+        rule = ds.calibration.ExpectedCost(1 - np.eye(n), 0.4) if with_costs else ds.calibration.RiskControl(*MISSES)
+        model.set_decision(rule, *(() if with_costs else (x, y)))
     assert_serves(model, x[:7], format, tmp_path)
 
 

@@ -1,10 +1,11 @@
-"""LVQ1, LVQ2, GLVQ, GMLVQ and GPLVQ as scikit-learn classifiers."""
+"""LVQ1, LVQ2, GLVQ, GMLVQ, LGMLVQ and GPLVQ as scikit-learn classifiers."""
 
 import pickle
 import warnings
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -20,6 +21,7 @@ CLASSIFIERS = {
     "GLVQ": ds.GLVQ(2, initialization="k-means++"),
     "GMLVQ": ds.GMLVQ(),
     "GMLVQ, one direction": ds.GMLVQ(2, rank=1, regularization=0.0, activation="linear"),
+    "LGMLVQ": ds.LGMLVQ(),
     "GPLVQ": ds.GPLVQ(),
     "GPLVQ, constant rate": ds.GPLVQ(lengthscale=3.0, noise_variance=0.3, decay=False),
 }
@@ -35,6 +37,7 @@ CHECKED = [
     ds.GLVQ(2, initialization="k-means++", max_iter=5),
     ds.GMLVQ(max_iter=5),
     ds.GMLVQ(2, regularization=0.0, activation="linear", max_iter=5),
+    ds.LGMLVQ(max_iter=5),
     ds.GPLVQ(max_iter=3),
 ]
 
@@ -133,6 +136,8 @@ def test_explain_sorts_prototypes_by_distance(classifier, wine):
     scaled = (X_test[:, None] - classifier.prototypes_) / classifier.width_
     if isinstance(classifier, ds.GMLVQ):
         scaled = scaled @ classifier.omega_.T
+    if isinstance(classifier, ds.LGMLVQ):
+        scaled = np.einsum("npd,pmd->npm", scaled, classifier.omega_)
     np.testing.assert_allclose(
         explained.distances, np.take_along_axis(np.sum(scaled**2, axis=2), explained.indices, axis=1), rtol=1e-9
     )
@@ -180,7 +185,7 @@ def test_callback_and_its_error(classifier, wine):
     again.fit(X, y, callback=lambda step: steps.append((step.iteration, step.objective, step.classifier())))
     assert [iteration for iteration, *_ in steps] == list(range(1, again.n_iter_ + 1))
     np.testing.assert_allclose(steps[-1][2].predict_proba(X_test), again.predict_proba(X_test), rtol=1e-9)
-    if isinstance(again, ds.GLVQ | ds.GMLVQ):
+    if isinstance(again, ds.GLVQ | ds.GMLVQ | ds.LGMLVQ):
         assert steps[-1][1] == again.objective_ < steps[0][1]
     elif isinstance(again, ds.GPLVQ):
         assert steps[-1][1] == again.objective_
@@ -338,10 +343,10 @@ def test_class_without_samples_has_probability_zero(classifier, wine):
     np.testing.assert_array_equal(alone.predict_proba(X_test), [[1.0, 0.0, 0.0]] * len(X_test))
 
 
-@each_classifier
-def test_classes_far_from_prototypes_are_equally_likely(classifier, wine):
+@pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "LGMLVQ"])
+def test_classes_far_from_prototypes_are_equally_likely(name, wine):
     X, y, *_ = wine
-    classifier = fitted(classifier, X, y)
+    classifier = fitted(CLASSIFIERS[name], X, y)
     far = 1e9 * np.random.default_rng(0).normal(size=(20, X.shape[1]))
     np.testing.assert_allclose(classifier.predict_proba(far), 1 / 3, atol=1e-3)
     np.testing.assert_allclose(classifier.predict_proba(1e200 * far), 1 / 3)
@@ -377,6 +382,10 @@ def test_soft_labels_raise(classifier, wine):
         (ds.GMLVQ(rank=0), r"rank, unless it is None, must.*found 0"),
         (ds.GMLVQ(rank=14), r"rank must.*found 14"),
         (ds.GMLVQ(regularization=-1.0), r"regularization must.*found -1.0"),
+        (ds.LGMLVQ(rank=14), r"rank must.*found 14"),
+        (ds.GLVQ({"a": 2}), r"prototypes_per_class must name classes, 0, 1, 2; found 'a'"),
+        (ds.GLVQ([1, 2]), r"prototypes_per_class must be a number or 3, .*; found 2"),
+        (ds.GLVQ({0: 0}), r"prototypes_per_class must.*found 0"),
         (ds.GMLVQ(classes=[0, 1]), "labels that classes=.* does not"),
     ],
 )
@@ -384,3 +393,48 @@ def test_invalid_argument_raises(classifier, message, wine):
     X, y, *_ = wine
     with pytest.raises(ValueError, match=message):
         classifier.fit(X, y)
+
+
+def test_numbers_of_prototypes_by_class(wine):
+    X, y, *_ = wine
+    names = np.array(["a", "b", "c"])[y]
+    for numbers in ({"b": 3}, [1, 3, 1]):
+        classifier = ds.GLVQ(numbers, max_iter=3).fit(X, names)
+        assert classifier.prototype_labels_.tolist() == ["a", "b", "b", "b", "c"]
+        np.testing.assert_array_equal(sklearn.base.clone(classifier).fit(X, names).prototypes_, classifier.prototypes_)
+
+
+def test_transformed_rows_have_the_distances_of_the_metric(wine):
+    X, y, X_test, _ = wine
+    classifier = ds.GMLVQ(rank=2).fit(X, y)
+    explained, mapped = classifier.explain(X_test), classifier.transform(X_test)
+    at = classifier.transform(classifier.prototypes_)[explained.indices]
+    np.testing.assert_allclose(np.sum((mapped[:, None] - at) ** 2, axis=2), explained.distances, rtol=1e-9)
+    assert classifier.get_feature_names_out().tolist() == ["gmlvq0", "gmlvq1"]
+
+
+def test_local_metrics_separate_classes_that_cross():
+    rng, y = np.random.default_rng(0), np.arange(300) % 2
+    X = rng.normal(size=(300, 2)) * np.where(y[:, None] == [0, 1], 4.0, 0.5)
+    classifier = ds.LGMLVQ().fit(X[:200], y[:200])
+    assert classifier.score(X[200:], y[200:]) > 0.8
+    assert (classifier.relevance_.argmax(axis=1) == [1, 0]).all()
+    np.testing.assert_allclose(np.mean(np.sum(classifier.omega_**2, axis=(1, 2))), 1.0)
+
+
+def test_rows_between_classes_are_rejected(wine):
+    X, y, X_test, y_test = wine
+    names = np.array(["a", "b", "c"])
+    classifier = ds.GLVQ().fit(X, names[y])
+    similarity = classifier.relative_similarity(X_test)
+    distances = np.sum(((X_test[:, None] - classifier.prototypes_) / classifier.width_) ** 2, axis=2)
+    first, second = np.sort(distances, axis=1)[:, :2].T  # one prototype for each class
+    np.testing.assert_allclose(similarity, (second - first) / (second + first), rtol=1e-9)
+    predicted = classifier.predict_or_reject(X_test, 0.3)
+    np.testing.assert_array_equal(predicted == "unknown", similarity < 0.3)
+    kept = similarity >= 0.3
+    np.testing.assert_array_equal(predicted[kept], classifier.predict(X_test)[kept])
+    assert np.mean(predicted[kept] == names[y_test][kept]) >= classifier.score(X_test, names[y_test])
+    assert ds.GLVQ().fit(X, y).predict_or_reject(X_test, 1.0).tolist() == [-1] * len(X_test)
+    with pytest.raises(ValueError, match="threshold must"):
+        classifier.predict_or_reject(X_test, 1.5)

@@ -30,6 +30,7 @@ EXPECTED = {
     "selective_error": lambda p, t: np.mean(1 - p.max(axis=1)[p.max(axis=1) >= t]),
     "miscoverage": lambda p, t: np.mean(np.sum(np.where(p >= t, 0, p), axis=1)),
     "false_negative_rate": lambda p, t: np.sum(np.where(p[:, 1] >= t, 0, p[:, 1])) / np.sum(p[:, 1]),
+    "rejection_rate": lambda p, t: np.mean(p.max(axis=1) < t),
     asks_cost: lambda p, t: np.mean(np.where(p.max(axis=1) >= t, 1 - p.max(axis=1), 0.05)),
 }
 
@@ -40,6 +41,7 @@ EXPECTED = {
         ("selective_error", 0.1, 1000, "learn_then_test"),
         ("miscoverage", 0.1, 300, "learn_then_test"),
         ("false_negative_rate", 0.15, 300, "learn_then_test"),
+        ("rejection_rate", 0.05, 300, "learn_then_test"),
         (asks_cost, 0.1, 400, "learn_then_test"),
         ("miscoverage", 0.1, 300, "conformal"),
         ("false_negative_rate", 0.15, 300, "conformal"),
@@ -74,6 +76,49 @@ def test_threshold_equals_search_written_out():
     assert control.threshold_ == passed[-1]
     np.testing.assert_array_equal(control.predict(p), p >= passed[-1])
     assert control.risk_ == np.mean(~control.predict(p)[range(150), y])
+
+
+@pytest.mark.parametrize("m", [60, 400, 1000])
+def test_confidence_of_sensitivity_exceeds_the_one_asked_by_one_sample_at_most(m):
+    """Of m positives the threshold is the k-th smallest probability: misses are Beta(k, m + 1 - k)."""
+    from scipy.stats import beta, binom
+
+    p = np.random.default_rng(0).random(m)
+    control = RiskControl(0.05, "false_negative_rate").fit(np.column_stack([1 - p, p]), np.ones(m, int))
+    k = 1 + np.flatnonzero(np.sort(p) == control.threshold_)[0]
+    confidence = beta(k, m + 1 - k).cdf(0.05)
+    assert confidence >= 0.9
+    assert beta(k + 1, m - k).cdf(0.05) < 0.9
+    assert confidence - 0.9 <= binom(m, 0.05).pmf(k)
+
+
+def test_decisions_of_every_risk():
+    p = np.array([[0.7, 0.2, 0.1], [0.4, 0.35, 0.25], [0.1, 0.3, 0.6], [0.34, 0.33, 0.33]])
+    decided = {
+        ("selective_error", 0.5): [0, -1, 2, -1],
+        ("rejection_rate", 0.35): [0, 0, 2, -1],
+        ("miscoverage", 0.36): [0, 0, 2, -1],
+        ("miscoverage", 0.3): [0, -1, -1, -1],
+        ("false_negative_rate", 0.3): [0, 1, 1, 1],
+    }
+    for (risk, threshold), expected in decided.items():
+        control = RiskControl(0.1, risk)
+        control.threshold_, control.risk_, control.positive_ = threshold, 0.0, 1
+        for dtype in (np.float32, np.float64):
+            np.testing.assert_array_equal(control.decide(p.astype(dtype)), expected, err_msg=risk)
+
+
+def test_positive_class_by_name_or_number():
+    p, y = draw(np.random.default_rng(5), 200)
+    for names, positive, number in [
+        (None, 2, 2),
+        (["ant", "bee", "cat"], "cat", 2),
+        (["ant", "bee", "cat"], 1, 1),
+        ([2, 5, 1], 1, 2),
+    ]:
+        labels = y if names is None else np.array(names)[y]
+        control = RiskControl(0.3, "false_negative_rate", positive=positive).fit(p, labels, classes=names)
+        assert control.positive_ == number
 
 
 def test_conformal_threshold_equals_search_written_out():
@@ -126,7 +171,7 @@ def test_invalid_risk_control_raises():
     for control, message in [
         (
             RiskControl(0.001, "miscoverage"),
-            r"no threshold is safe for bound = 0\.001: the risk at the safest, 0, is 0 for the 60",
+            r"no threshold is safe for bound = 0\.001: .* is 0 for the 60 held.*so that at least 2302 count",
         ),
         (RiskControl(0.1, "false_negative_rate", positive=3), r"positive must be a class of p, among 0, 1, 2; found 3"),
         (RiskControl(0.1, lambda p, y, t: 5.0 * (p.max(axis=1) < t), thresholds=[1.0]), r"losses in \[0, 1\]; found 5"),
@@ -137,5 +182,9 @@ def test_invalid_risk_control_raises():
             control.fit(p, y)
     with pytest.raises(ValueError, match="not fitted"):
         RiskControl(0.1).predict(p)
-    with pytest.raises(ValueError, match="predict needs a risk by name"):
-        RiskControl(0.9, asks_cost, thresholds=[0.9]).fit(p, y).predict(p)
+    control = RiskControl(0.9, asks_cost, thresholds=[0.9]).fit(p, y)
+    for method in (control.predict, control.decide):
+        with pytest.raises(ValueError, match="risk must be one by name to decide"):
+            method(p)
+    with pytest.raises(ValueError, match=r"is 1 for the 0 held-out samples"):
+        RiskControl(0.1, "false_negative_rate", positive=2).fit(p[y != 2], y[y != 2])

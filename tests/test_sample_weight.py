@@ -25,6 +25,7 @@ CLASSIFIERS = {
     "LVQ2": ds.LVQ2(max_iter=5),
     "GLVQ": ds.GLVQ(2, max_iter=5),
     "GMLVQ": ds.GMLVQ(max_iter=5),
+    "LGMLVQ": ds.LGMLVQ(max_iter=5),
     "GPLVQ": ds.GPLVQ(max_iter=5),
     "closed form": ds.SimplexGaussianProcess(),
     "exact": ds.SimplexGaussianProcess("ilr", max_iter=0),

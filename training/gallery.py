@@ -85,6 +85,13 @@ def confusion_matrix() -> Figure:
     return ds.plots.confusion_matrix(y, p)
 
 
+def decision_curve() -> Figure:
+    y, p, _ = forest()
+    X = load_wine().data[:, :2]  # less is known of two columns
+    probabilities = {"forest": p, "LVQ1, two columns": cross_val_predict(ds.LVQ1(), X, y, method="predict_proba")}
+    return ds.plots.decision_curve({name: ds.evaluation.decision_curve(y, one) for name, one in probabilities.items()})
+
+
 def decision_regions() -> Figure:
     data = load_iris()
     X, y = data.data[:, 2:], data.target_names[data.target]
@@ -199,6 +206,14 @@ def risk_coverage() -> Figure:
     )
 
 
+def saliency() -> Figure:
+    model, _ = network()
+    x, y, p, _, _ = network_outputs()
+    doubtful = np.argsort(p.max(axis=1), kind="stable")[:4]
+    titles = [f"{p[i].argmax()} ({p[i].max():.2f}), true {y[i]}" for i in doubtful]
+    return ds.plots.saliency(x[doubtful], model.saliency(x[doubtful]), titles)
+
+
 def simplex() -> Figure:
     """[SPS] Fig. 1: memberships of a forest as they are, and scaled."""
     y, p, names = forest()
@@ -233,6 +248,7 @@ def uncertain_images() -> Figure:
 ENTRIES: dict[str, Callable[[], Figure]] = {
     "classwise_reliability": classwise_reliability,
     "confusion_matrix": confusion_matrix,
+    "decision_curve": decision_curve,
     "decision_regions": decision_regions,
     "decision_regions_mixed": decision_regions_mixed,
     "latent_space": latent_space,
@@ -249,6 +265,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "reliability_band": reliability_band,
     "risk_coverage": risk_coverage,
     "roc": roc,
+    "saliency": saliency,
     "simplex": simplex,
     "simplex_of_four": simplex_of_four,
     "simplex_of_readout": simplex_of_readout,

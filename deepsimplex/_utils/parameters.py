@@ -119,6 +119,8 @@ class Fitted:
 
     # Names of the fitted attributes, which are numbers, or arrays of numbers or names.
     fitted_attributes: ClassVar[tuple[str, ...]] = ()
+    # Of those that ``fit`` may leave out.
+    further_attributes: ClassVar[tuple[str, ...]] = ()
 
     @property
     def is_fitted(self) -> bool:
@@ -134,13 +136,15 @@ class Fitted:
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor and, after the fit, fitted attributes, as numbers and lists."""
         names = [*constructor_parameters(type(self)), *(self.fitted_attributes if self.is_fitted else ())]
+        names += [name for name in self.further_attributes if hasattr(self, name)]
         return {name: _plain(getattr(self, name)) for name in names}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Make the object from ``get_config``'s dict."""
-        made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
-        for name in cls.fitted_attributes:
+        attributes = (*cls.fitted_attributes, *cls.further_attributes)
+        made = cls(**{name: value for name, value in config.items() if name not in attributes})
+        for name in attributes:
             if name in config:
                 value = config[name]
                 setattr(made, name, np.array(value) if isinstance(value, list | tuple) else value)

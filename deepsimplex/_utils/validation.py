@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.messages import did_you_mean, listed
 
 SUM_TOLERANCE = 1e-3
 """Largest difference from 1 of the sum of one sample's probabilities: allows for a softmax in half precision."""
@@ -345,12 +345,26 @@ def _class_numbers(labels: NDArray[Any], classes: Sequence[Any], name: str) -> N
 def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classes", of: str = "p") -> tuple[Any, ...]:
     """Return the names of n classes; None names them 0..n-1."""
     classes = range(n) if classes is None else classes
-    listed = np.iterable(classes) and not isinstance(classes, str | bytes)
-    names = tuple(known.item() if isinstance(known, np.generic) else known for known in (classes if listed else ()))
+    several = np.iterable(classes) and not isinstance(classes, str | bytes)
+    names = tuple(known.item() if isinstance(known, np.generic) else known for known in (classes if several else ()))
     if len(names) != n or not all(isinstance(known, Hashable) for known in names) or len(set(names)) != n:
-        shown = list(names) if listed else classes
+        shown = list(names) if several else classes
         raise ValueError(f"{name} must hold {n} different names, one for each column of {of}; found {shown!r}")
     return names
+
+
+def check_positive(positive: Any, names: Sequence[Any]) -> int:
+    """Return the number of the class ``positive``: a name or, as text leaves numbers for numbers, a number.
+
+    Examples
+    --------
+    >>> check_positive("ill", ["healthy", "ill"]), check_positive(0, ["healthy", "ill"]), check_positive(5, [7, 5])
+    (1, 0, 1)
+    """
+    numbers = range(len(names)) if all(isinstance(name, str) for name in names) else ()
+    if positive not in (*names, *numbers):
+        raise ValueError(f"positive must be a class of p, among {listed(names)}; found {positive!r}")
+    return [*names].index(positive) if positive in names else int(positive)
 
 
 def check_labels_and_probabilities(

@@ -1,27 +1,33 @@
-"""Calibration, conformal prediction sets and feature density of a trained classifier, as one object."""
+"""What is fitted to a trained classifier, from its density to its rule of decision, as one object."""
 
 import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.archives import with_prefix
+from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.registry import Registry
+from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_sample_weight
 from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
+from deepsimplex.calibration.decision_rule import DecisionRule
 from deepsimplex.calibration.feature_density import FeatureDensity
 from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
+from deepsimplex.calibration.jackknife_plus import MOST_LEFT_OUT, JackknifePlusSets
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.logistic_scaling import BiasCorrectedTemperature, MatrixScaling, VectorScaling
 from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
+from deepsimplex.calibration.prior_shift import PriorShift
 from deepsimplex.calibration.temperature import TemperatureScaling
 from deepsimplex.calibration.venn_abers import VennAbers
 
@@ -49,11 +55,17 @@ DENSITIES: Registry[FeatureDensity] = Registry(
 
 
 # In the order of dependence: the class, what it is fitted to, its name in a warning, and the method that fits it.
-_COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
+COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
     "density": (FeatureDensity, "features", "their density", "fit_density"),
     "calibration": (Calibration, "outputs", "the calibration that was fitted to them", "calibrate"),
+    "priors": (PriorShift, "probabilities", "the class frequencies that were set for them", "set_priors"),
     "prediction_sets": (ConformalSets, "probabilities", "the sets that were fitted to them", "conformalize"),
+    "decision_rule": (DecisionRule, "probabilities", "the rule that was fitted to them", "set_decision"),
 }
+# Rows whose sets are computed together, where every left-out sample has its own predictions of them.
+_SET_ROWS = 64
+# Those that are fitted to calibrated probabilities.
+_ON_PROBABILITIES = ("priors", "prediction_sets", "decision_rule")
 
 
 class TrainedClassifier(Protocol):
@@ -76,29 +88,49 @@ class TrainedClassifier(Protocol):
     def _density_features(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return the features [N, d] that a density is fitted to."""
 
+    def _left_out_outputs(
+        self, x: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
+        """Return uncalibrated outputs for training samples, each left out, and their class numbers [N], or raise.
+
+        With ``most``, for as many of them at random, and the arrays by which ``_latents_without`` leaves them out.
+        """
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        """Return latent means [N, m, L] of features [N, d], a tensor, without each left-out sample, and the readout."""
+
+    def _without_priors(self, x: Any, **options: Any) -> NDArray[Any]:
+        """Return class probabilities [N, n] that are calibrated, for the frequencies of the classes in training."""
+
+    def _class_labels(self) -> Sequence[Any]:
+        """Return the names of the classes."""
+
     def predict_proba(self, x: Any, **options: Any) -> NDArray[Any]:
-        """Return calibrated class probabilities [N, n]."""
+        """Return class probabilities [N, n], calibrated, and for other frequencies of the classes if set."""
 
 
 @dataclass(eq=False)
 class FittedComponents:
-    """Feature density, calibration and conformal prediction sets of a trained classifier.
+    """Feature density, calibration, class frequencies, prediction sets and rule of decision of a trained classifier.
 
     Each depends on those before it: the density widens latents, the calibration is fitted to probabilities that are
-    read out of them, the sets are fitted to calibrated probabilities. A change of one removes those after it, with a
-    warning. ``SimplexClassifier`` and the scikit-learn classifiers delegate to it, and document its methods.
+    read out of them, class frequencies reweight calibrated ones, sets and rules are fitted to the result. A change of
+    one removes those after it, with a warning; a rule that is fitted to no samples stays. ``SimplexClassifier`` and the
+    scikit-learn classifiers delegate to it, and document its methods.
 
     Parameters
     ----------
     classifier : TrainedClassifier
-    density, calibration, prediction_sets : FeatureDensity, Calibration, ConformalSets, optional
-        Fitted ones. Default None.
+    density, calibration, priors, prediction_sets, decision_rule : optional
+        A FeatureDensity, a Calibration, a PriorShift, ConformalSets and a DecisionRule that are fitted. Default None.
     """
 
     classifier: TrainedClassifier
     density: FeatureDensity | None = None
     calibration: Calibration | None = None
+    priors: PriorShift | None = None
     prediction_sets: ConformalSets | None = None
+    decision_rule: DecisionRule | None = None
 
     def fit_density(self, x: Any, y: Any = None, method: Any = "nearest_neighbors", **options: Any) -> Self:
         """Fit a density to the features of training samples, or remove it if x is None."""
@@ -113,7 +145,7 @@ class FittedComponents:
     def set_density(self, density: FeatureDensity | None) -> Self:
         """Set a fitted density. If it widens latents, calibration and sets are removed."""
         if self.classifier._has_latents:
-            self.remove("fit_density", "calibration", "prediction_sets")
+            self.remove("fit_density", *[name for name in COMPONENTS if name != "density"])
         self.density = density
         return self
 
@@ -127,9 +159,43 @@ class FittedComponents:
             x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
             outputs = self.classifier._uncalibrated_outputs(x, **options)
             calibration.fit_outputs(labels, **outputs, sample_weight=weights)
-        self.remove("calibrate", "prediction_sets")
+            p, counted = calibration.apply_outputs(**outputs), check_sample_weight(weights, len(labels))
+            calibration.mean_probabilities_ = np.average(p, axis=0, weights=counted)
+            calibration.held_out_ = int(np.count_nonzero(counted))
+        self.remove("calibrate", *_ON_PROBABILITIES)
         self.calibration = calibration
         return self
+
+    def estimate_priors(self, x: Any, trained: Any = None, *, seed: int = 0, **options: Any) -> PriorShift:
+        """Estimate class frequencies from unlabeled samples; the classifier stays as it is."""
+        shift = self._shift(trained, "estimate_priors", seed=seed)
+        return shift.fit(self.classifier._without_priors(x, **options))
+
+    def set_priors(self, frequencies: Any, trained: Any = None) -> Self:
+        """Set class frequencies, or remove them if None."""
+        priors = frequencies
+        if isinstance(frequencies, PriorShift):
+            frequencies._check_fitted()
+            check_class_names(self.classifier._class_labels(), len(frequencies.trained), of="frequencies")
+        elif frequencies is not None:
+            priors = self._shift(
+                trained, "set_priors", _in_order(frequencies, self.classifier._class_labels(), "frequencies")
+            )
+        self.remove("set_priors", "prediction_sets", "decision_rule")
+        self.priors = priors
+        return self
+
+    def _shift(self, trained: Any, method: str, frequencies: Any = None, **options: Any) -> PriorShift:
+        """Return class frequencies to set, or without frequencies ones to estimate."""
+        if trained is not None:
+            return PriorShift(_in_order(trained, self.classifier._class_labels(), "trained"), frequencies, **options)
+        if not hasattr(self.calibration, "mean_probabilities_"):
+            raise ValueError(
+                f"{method} needs the frequencies that probabilities are calibrated for: call calibrate with held-out "
+                "samples first, method='bias_corrected_temperature', or give those of the training samples as trained"
+            )
+        calibration: Any = self.calibration
+        return PriorShift(calibration.mean_probabilities_, frequencies, calibration.held_out_, **options)
 
     def conformalize(
         self,
@@ -140,23 +206,69 @@ class FittedComponents:
         by_class: bool = False,
         *,
         groups: Any = None,
+        left_out: bool = False,
         seed: int = 0,
         **options: Any,
     ) -> Self:
-        """Fit prediction sets to calibrated probabilities of held-out samples, or remove them if x is None."""
-        sets = None
+        """Fit prediction sets to probabilities of held-out samples, or remove them if x is None."""
+        sets: ConformalSets | None = None
         if not _removes(x, y, "conformalize"):
-            sets = ConformalSets(coverage, method, by_class, seed=seed)
-            x, labels, _ = self.classifier._labeled_arrays(x, y, None)
-            sets.fit(self.classifier.predict_proba(x, **options), labels, groups=groups)
+            if check_flag(left_out, "left_out"):
+                outputs, labels, update = self.classifier._left_out_outputs(x, y, MOST_LEFT_OUT, seed)
+                sets = JackknifePlusSets(coverage, method, by_class, seed=seed).without(*update)
+                sets.fit(self._calibrated(outputs), labels, groups=groups)
+            else:
+                sets = ConformalSets(coverage, method, by_class, seed=seed)
+                sets.fit(*self._held_out(x, y, False, options), groups=groups)
         self.prediction_sets = sets
         return self
 
+    def set_decision(
+        self, rule: DecisionRule | None, x: Any = None, y: Any = None, *, left_out: bool = False, **options: Any
+    ) -> Self:
+        """Set a rule, of which a copy is fitted to samples if they are given, or remove it if None."""
+        if rule is not None and not isinstance(rule, DecisionRule):
+            raise TypeError(f"rule must be a DecisionRule of deepsimplex.calibration, or None; found {rule!r}")
+        names = [*self.classifier._class_labels()]
+        if rule is None or not rule.fitted_attributes:
+            if x is not None or y is not None:
+                raise ValueError(f"x and y must not be given for {rule!r}, which is fitted to no samples")
+        elif x is not None:
+            p, labels = self._held_out(x, y, left_out, options)
+            rule = copy.deepcopy(rule).fit(p, [names[label] for label in labels], classes=names)
+        if rule is not None:
+            rule.decide(np.full((1, len(names)), 1.0 / len(names)))  # raises for a rule that is not fitted, or unfit
+        self.decision_rule = rule
+        return self
+
+    def decide(self, x: Any, **options: Any) -> NDArray[np.int64]:
+        """Return class numbers [N], and -1 for abstentions, by the rule."""
+        if self.decision_rule is None:
+            raise ValueError("decide needs set_decision with a rule first, such as calibration.ExpectedCost(costs)")
+        return self.decision_rule.decide(self.classifier.predict_proba(x, **options))
+
+    def _held_out(self, x: Any, y: Any, left_out: bool, options: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return probabilities [N, n] and class numbers [N] of held-out samples, or of left-out training samples."""
+        if check_flag(left_out, "left_out"):
+            outputs, labels, _ = self.classifier._left_out_outputs(x, y)
+            return self._calibrated(outputs), labels
+        x, labels, _ = self.classifier._labeled_arrays(x, y, None)
+        return self.classifier.predict_proba(x, **options), labels
+
+    def _calibrated(self, outputs: dict[str, Any]) -> NDArray[Any]:
+        """Return class probabilities [N, n] of uncalibrated outputs."""
+        calibration = self.calibration
+        p = outputs["probabilities"] if calibration is None else calibration.apply_outputs(**outputs)
+        return p if self.priors is None else self.priors.apply_probabilities(p)
+
     def remove(self, cause: str, *names: str) -> bool:
         """Remove components, by default all, with a warning for each; return whether there were any."""
-        fitted = [name for name in names or _COMPONENTS if getattr(self, name) is not None]
+        rule = self.decision_rule
+        stays = rule is None or not rule.fitted_attributes  # a rule that is fitted to no samples
+        fitted = [name for name in names or COMPONENTS if getattr(self, name) is not None]
+        fitted = [name for name in fitted if not (stays and name == "decision_rule")]
         for name in fitted:
-            _, changed, removed, method = _COMPONENTS[name]
+            _, changed, removed, method = COMPONENTS[name]
             warn_caller(f"{cause} changes the {changed}, and removes {removed}: call {method} again afterwards")
             setattr(self, name, None)
         return bool(fitted)
@@ -165,6 +277,10 @@ class FittedComponents:
         """Return whether each class is in the set of each sample, bool [N, n]."""
         if self.prediction_sets is None:
             raise ValueError("predict_set needs conformalize with held-out samples first")
+        if isinstance(self.prediction_sets, JackknifePlusSets):
+            features = self.classifier._density_features(x, **options)
+            parts = np.array_split(features, -(-len(features) // _SET_ROWS))
+            return np.concatenate([self._sets(None, tf.constant(part), groups).numpy() for part in parts])
         return self.prediction_sets.predict(self.classifier.predict_proba(x, **options), groups)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
@@ -174,43 +290,80 @@ class FittedComponents:
         return self.density.familiarity(self.classifier._density_features(x, **options))
 
     @property
-    def maps_probabilities(self) -> bool:
-        """Whether the calibration maps class probabilities, rather than latents."""
-        return self.calibration is not None and self.calibration.maps_probabilities
+    def probability_maps(self) -> list[Calibration | PriorShift]:
+        """What maps class probabilities after the readout, in its order."""
+        maps = [self.calibration] if self.calibration is not None and self.calibration.maps_probabilities else []
+        return [*maps, *([] if self.priors is None else [self.priors])]
+
+    def apply_probabilities(self, p: Any) -> Any:
+        """Apply calibration and class frequencies to class probabilities [N, n], an array or a tensor."""
+        for part in self.probability_maps:
+            p = part.apply_probabilities(p)
+        return p
 
     def served(self, p: Any, features: Any) -> dict[str, Any]:
-        """Return the outputs "prediction_set" and "familiarity" of an exported classifier, as far as they are fitted.
+        """Return "prediction_set", "decision" and "familiarity", outputs of an exported classifier, as far as fitted.
 
         Parameters
         ----------
         p, features : tensor, shapes [N, n] and [N, d]
-            Calibrated class probabilities, and the features that the density was fitted to.
+            Class probabilities, and the features that the density was fitted to.
         """
-        sets = {} if self.prediction_sets is None else {"prediction_set": self.prediction_sets.predict(p)}
-        return sets if self.density is None else {**sets, "familiarity": self.density.familiarity(features)}
+        outputs = {} if self.prediction_sets is None else {"prediction_set": self._sets(p, features)}
+        if self.decision_rule is not None:
+            outputs["decision"] = self.decision_rule.decide(p)
+        return outputs if self.density is None else {**outputs, "familiarity": self.density.familiarity(features)}
+
+    def _sets(self, p: Any, features: Any, groups: Any = None) -> Any:
+        """Return sets, bool [N, n], of class probabilities, or of features where these left training samples out."""
+        sets = self.prediction_sets
+        assert sets is not None
+        if isinstance(sets, JackknifePlusSets):
+            loc, readout = self.classifier._latents_without(features, sets.influence_, sets.residuals_)
+            m, L = loc.shape[1:]
+            loc = tf.reshape(loc, (-1, L))
+            latent = {"loc": loc, "scale": tf.ones_like(loc[:, :1])}
+            latent = latent if self.calibration is None else self.calibration.apply_latent(latent)
+            p = self.apply_probabilities(readout(latent))
+            p = tf.reshape(p, (-1, m, p.shape[1]))
+        return sets.predict(p, groups)
 
     def components(self) -> dict[str, Any]:
-        """Return density, calibration and sets by name, None for those that are not fitted."""
-        return {name: getattr(self, name) for name in _COMPONENTS}
+        """Return all of them by name, None for those that are not fitted."""
+        return {name: getattr(self, name) for name in COMPONENTS}
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return what is fitted as arrays by name, which Keras saves with the weights; none if nothing is fitted."""
         fitted = {name: component for name, component in self.components().items() if component is not None}
         density = {} if self.density is None else self.density.state()
+        sets = self.prediction_sets.state() if isinstance(self.prediction_sets, JackknifePlusSets) else {}
         text = json.dumps(keras.saving.serialize_keras_object(fitted))
         members = {"after_training": np.frombuffer(text.encode(), np.uint8)} if fitted else {}
-        return {**members, **{f"density_{name}": np.asarray(array) for name, array in density.items()}}
+        arrays = {f"density_{name}": array for name, array in density.items()}
+        arrays |= {f"sets_{name}": array for name, array in sets.items()}
+        return members | {name: np.asarray(array) for name, array in arrays.items()}
 
     def load_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what ``state`` returned; raise ValueError for a component of another type."""
         members = json.loads(state["after_training"].astype(np.uint8).tobytes())
-        for name, (kind, *_) in _COMPONENTS.items():
+        for name, (kind, *_) in COMPONENTS.items():
             component = keras.saving.deserialize_keras_object(members.get(name))
             if not isinstance(component, kind | None):
                 raise ValueError(f"{name} must be a {kind.__name__}; found {component!r}")
             setattr(self, name, component)
         if self.density is not None:
             self.density.load_state({name: state[f"density_{name}"] for name in self.density.fitted_attributes})
+        if isinstance(self.prediction_sets, JackknifePlusSets):
+            self.prediction_sets.load_state(with_prefix(state, "sets_"))
+
+
+def _in_order(frequencies: Any, names: Sequence[Any], argument: str) -> Any:
+    """Return frequencies of the classes, of which a mapping holds them by name, in their order."""
+    if isinstance(frequencies, Mapping):
+        if set(frequencies) != set(names):
+            raise ValueError(f"{argument} must hold every class, {listed(names)}; found {[*frequencies]}")
+        return [frequencies[name] for name in names]
+    return check_array(frequencies, argument, "[n]", rows=len(names), of="classes")
 
 
 def _removes(x: Any, y: Any, method: str) -> bool:

@@ -43,6 +43,11 @@ class Calibration(Fitted, ABC):
     array([0.7375, 0.2625])
     """
 
+    # Of held-out samples, set by ``calibrate`` of a classifier: mean calibrated probabilities [n], and their number.
+    further_attributes = ("mean_probabilities_", "held_out_")
+    mean_probabilities_: NDArray[np.float64]
+    held_out_: int
+
     @abstractmethod
     def fit_outputs(
         self,
@@ -80,6 +85,12 @@ class Calibration(Fitted, ABC):
     def apply_probabilities(self, p: Any) -> Any:
         """Calibrate class probabilities [N, n], an array or a tensor, which may be symbolic; unchanged by default."""
         return p
+
+    def apply_outputs(self, *, probabilities: Any, latent: LatentGaussian | None = None, readout: Any = None) -> Any:
+        """Return calibrated class probabilities [N, n] of the outputs that ``fit_outputs`` takes."""
+        if self.maps_probabilities or latent is None:
+            return self.apply_probabilities(probabilities)
+        return np.asarray(readout(self.apply_latent(latent).as_dict()))
 
     @property
     def maps_probabilities(self) -> bool:

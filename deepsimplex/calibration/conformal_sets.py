@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import keras
 import numpy as np
@@ -96,7 +96,7 @@ class ConformalSets(Fitted):
     True
     """
 
-    fitted_attributes = ("thresholds_", "groups_")
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("thresholds_", "groups_")
     thresholds_: NDArray[np.float64]
     groups_: NDArray[Any]
 
@@ -118,7 +118,7 @@ class ConformalSets(Fitted):
 
     def fit(
         self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None, groups: ArrayLike | None = None
-    ) -> "ConformalSets":
+    ) -> Self:
         """Fit the thresholds to class probabilities [N, n] of held-out samples and their labels [N].
 
         The samples must not have been used to train, nor to calibrate, the classifier. Labels are numbers 0..n-1, or

@@ -122,7 +122,7 @@ class FeatureDensity(Fitted, ABC):
         tensor, shape [N]
             1 for samples of familiarity 0.1 or more, and larger the less familiar a sample is.
         """
-        scores = self._scores(z)
+        scores = self.scores(z)
         low, high = np.quantile(self.quantiles_, _UNFAMILIAR)
         spread = tf.constant(max(high - low, np.finfo(np.float32).tiny), scores.dtype)
         return 1.0 + 2.0 * tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
@@ -148,7 +148,7 @@ class FeatureDensity(Fitted, ABC):
         factor = np.sqrt(self._in_batches(self._features(z), self.variance_factor))
         return LatentGaussian(latent.loc, latent.scale * factor.reshape(-1, *[1] * (latent.scale.ndim - 1)))
 
-    def _scores(self, z: Any) -> Any:
+    def scores(self, z: Any) -> Any:
         """Compute scores [N] of features [N, d]."""
         z, dtype = z if is_tensor(z) else self._features(z), precise_dtype()
         mean, projection = (tf.constant(part, dtype) for part in (self.mean_, self.projection_))
@@ -178,7 +178,7 @@ class FeatureDensity(Fitted, ABC):
         """
         if not is_tensor(z):
             return self._in_batches(self._features(z), self.familiarity)
-        scores = self._scores(z)
+        scores = self.scores(z)
         above = scores[:, tf.newaxis] > tf.constant(self.quantiles_, scores.dtype)
         return tf.reduce_mean(tf.cast(above, scores.dtype), axis=1)
 

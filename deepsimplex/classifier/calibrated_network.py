@@ -1,4 +1,4 @@
-"""Calibration, conformal prediction sets and feature density of the Keras classifier, fitted after training."""
+"""What is fitted to the Keras classifier after training, from its density to its rule of decision."""
 
 import json
 import os
@@ -12,18 +12,27 @@ import tensorflow as tf
 from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import check_number
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity, UnknownScore
+from deepsimplex.calibration import (
+    Calibration,
+    ConformalSets,
+    DecisionRule,
+    FeatureDensity,
+    PriorShift,
+    UnknownScore,
+)
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
+from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import LeftOutSoftmax
 from deepsimplex.samples import Labels, Samples
 
 
 class CalibratedNetwork(SimplexNetwork):
-    """SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
+    """SimplexNetwork with ``calibrate``, ``set_priors``, ``conformalize``, ``set_decision`` and ``fit_density``.
 
     ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.FittedComponents``.
     """
@@ -105,6 +114,7 @@ class CalibratedNetwork(SimplexNetwork):
         by_class: bool = False,
         *,
         groups: Any = None,
+        left_out: bool = False,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -126,6 +136,9 @@ class CalibratedNetwork(SimplexNetwork):
         groups : array, shape [N], optional
             A name or number of the group of each sample (a site, a device), for the coverage to hold in every group;
             ``predict_set`` needs those of its samples then, and exports are refused. Default None: no groups.
+        left_out : bool
+            Whether x are the training samples of a head in closed form, each to be left out, so that none need to be
+            held out: see the notes. Default False.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -141,6 +154,11 @@ class CalibratedNetwork(SimplexNetwork):
         TypeError, ValueError
             As ``calibrate``, and for fewer samples than the coverage needs. The model is then unchanged.
 
+        Notes
+        -----
+        With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
+
         Examples
         --------
         >>> import deepsimplex as ds
@@ -153,7 +171,7 @@ class CalibratedNetwork(SimplexNetwork):
         True
         """
         options: Any = {"groups": groups, "seed": self.seed, "batch_size": batch_size, "verbose": verbose}
-        self.after_training.conformalize(x, y, coverage, method, by_class, **options)
+        self.after_training.conformalize(x, y, coverage, method, by_class, left_out=left_out, **options)
         return self
 
     def predict_set(
@@ -164,6 +182,140 @@ class CalibratedNetwork(SimplexNetwork):
         Sets that were fitted with groups need the ``groups`` [N] of these samples.
         """
         return self.after_training.predict_set(x, groups, batch_size=batch_size, verbose=verbose)
+
+    def estimate_priors(
+        self, x: Any, trained: Any = None, *, batch_size: int | None = None, verbose: str | int = 0
+    ) -> PriorShift:
+        """Estimate the frequencies of the classes where the model is used, from unlabeled samples.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset or generator
+            Unlabeled samples, drawn at random where the model is used.
+        trained : array, shape [n], or mapping, optional
+            Frequencies or counts of the classes in training, in their order or by name. Default None: the mean
+            probabilities of the held-out samples of ``calibrate``, which should be called first, with
+            ``method="bias_corrected_temperature"``.
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        PriorShift
+            With ``frequencies_``, their intervals ``lower_`` and ``upper_``, and ``p_value_`` of the test that no class
+            has become more or less frequent. The model stays as it is: ``set_priors`` takes it.
+
+        Raises
+        ------
+        ValueError
+            Without a calibration and without ``trained``, and for fewer samples than classes + 1.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([32]), num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x[:900], y[:900], epochs=5, verbose=0)
+        >>> fitted = model.calibrate(x[900:], y[900:], "bias_corrected_temperature")
+        >>> shift = model.estimate_priors(x_test[y_test < 5])
+        >>> shift.frequencies_.round(1), shift.p_value_ < 0.05
+        (array([0.2, 0.2, 0.2, 0.2, 0.2, 0. , 0. , 0. , 0. , 0. ]), True)
+        >>> fitted = model.set_priors(shift)
+        """
+        options: Any = {"seed": self.seed, "batch_size": batch_size, "verbose": verbose}
+        return self.after_training.estimate_priors(x, trained, **options)
+
+    def set_priors(self, frequencies: Any, trained: Any = None) -> Self:
+        """Set the frequencies of the classes where the model is used, for which probabilities are reweighted.
+
+        From then on ``model(x)``, ``predict``, ``predict_proba``, the metrics of ``evaluate``, files and exports have
+        probabilities for these frequencies, instead of those in training.
+
+        Parameters
+        ----------
+        frequencies : PriorShift, array, shape [n], mapping or None
+            What ``estimate_priors`` returned; or known frequencies or counts, in the order of the classes or by name.
+            None removes them.
+        trained
+            As for ``estimate_priors``. Without effect on a ``PriorShift``.
+
+        Returns
+        -------
+        SimplexClassifier
+            Itself. ``model.priors`` is the ``PriorShift``, or None. Training and another calibration remove it, with a
+            warning, and it removes prediction sets and a rule that is fitted to samples.
+
+        Notes
+        -----
+        Sets and rules that are fitted afterwards to samples with the old frequencies have no guarantee with the new
+        ones, but for those that hold within a class, whatever its frequency: ``conformalize(by_class=True)``, and the
+        rate of misses of ``calibration.RiskControl``.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([4]), class_names=["cat", "dog"])
+        >>> model.set_priors({"cat": 0.9, "dog": 0.1}, trained={"cat": 500, "dog": 500}).priors.frequencies_
+        array([0.9, 0.1])
+        """
+        self.after_training.set_priors(frequencies, trained)
+        return self._retraced()
+
+    def set_decision(
+        self,
+        rule: DecisionRule | None,
+        x: Any = None,
+        y: Any = None,
+        *,
+        left_out: bool = False,
+        batch_size: int | None = None,
+        verbose: str | int = 0,
+    ) -> Self:
+        """Set the rule by which ``decide`` turns class probabilities into decisions.
+
+        Parameters
+        ----------
+        rule : DecisionRule or None
+            ``calibration.ExpectedCost``, for costs of errors; ``calibration.RiskControl``, for a rate of errors,
+            misses or rejections that is not exceeded, with confidence; or one of yours. None removes it.
+        x, y : optional
+            Held-out samples and labels, as for ``conformalize``, to which a copy of the rule is fitted. Default None:
+            it depends on no samples, or is fitted already.
+        left_out : bool
+            As for ``conformalize``. Default False.
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        SimplexClassifier
+            Itself, with ``decide``; ``model.decision_rule`` is the rule, or None. Files keep it, and exports have an
+            output "decision". A rule that is fitted to samples is removed by training, and by other probabilities of
+            ``calibrate`` or ``set_priors``, with a warning.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For another kind of rule, one that is not fitted, or for other classes; as ``conformalize`` for samples, and
+            if they are too few for the rule. The model is then unchanged.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([4]), class_names=["healthy", "ill"])
+        >>> rule = ds.calibration.ExpectedCost([[0, 1], [20, 0]], abstention=0.5)  # a miss costs 20 false alarms
+        >>> model.set_decision(rule).decide(np.zeros((2, 8))).shape
+        (2,)
+        """
+        self.after_training.set_decision(rule, x, y, left_out=left_out, batch_size=batch_size, verbose=verbose)
+        return self
+
+    def decide(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
+        """Return class numbers [N], int64, and -1 for abstentions, by the rule of ``set_decision``."""
+        return self.after_training.decide(x, batch_size=batch_size, verbose=verbose)
 
     def fit_density(
         self,
@@ -345,6 +497,16 @@ class CalibratedNetwork(SimplexNetwork):
         return self.after_training.calibration
 
     @property
+    def priors(self) -> PriorShift | None:
+        """The class frequencies that ``set_priors`` set."""
+        return self.after_training.priors
+
+    @property
+    def decision_rule(self) -> DecisionRule | None:
+        """The rule that ``set_decision`` set."""
+        return self.after_training.decision_rule
+
+    @property
     def prediction_sets(self) -> ConformalSets | None:
         """The prediction sets that ``conformalize`` fitted."""
         return self.after_training.prediction_sets
@@ -368,6 +530,30 @@ class CalibratedNetwork(SimplexNetwork):
         if not (alone and has_nothing_to_train(self.backbone) and self.backbone.weights):
             return x
         return given(self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0])
+
+    def _class_labels(self) -> list[str]:
+        return self.class_names
+
+    def _without_priors(self, x: Any, **options: Any) -> np.ndarray:
+        outputs = self._uncalibrated_outputs(x, **options)
+        return outputs["probabilities"] if self.calibration is None else self.calibration.apply_outputs(**outputs)
+
+    def _left_out_outputs(
+        self, x: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], np.ndarray, Any]:
+        solved = self.head.is_closed_form and self.head.adapted and isinstance(self.readout, LeftOutSoftmax)
+        if not (solved and has_nothing_to_train(self.backbone)):
+            raise ValueError(
+                "left_out must be False but for a head that fit has solved in closed form, on a backbone with nothing "
+                f"to train; found {type(self.head).__name__}. Hold samples out"
+            )
+        x, labels, _ = self._labeled_arrays(x, y, None)
+        features = features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
+        weights = self.unweighted_readout.factors(labels)
+        return left_out_outputs(self.head, self.unweighted_readout, features, labels, weights, most, seed)
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        return self.head.without(features, influence, residuals), self.unweighted_readout
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
         """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
@@ -403,7 +589,7 @@ class CalibratedNetwork(SimplexNetwork):
         memory = FileInMemory(filepath)
         super().save_weights(memory)
         with replacing(filepath) as fresh:
-            fresh.write_bytes(memory.getbuffer())
+            fresh.write_bytes(memory.getvalue())  # a view would outlive the file in an error's traceback
 
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """Load a file of ``save_weights``, with calibration, sets and density; arguments as in keras.Model.

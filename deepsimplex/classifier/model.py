@@ -30,6 +30,7 @@ from deepsimplex.classifier.given_features import (
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
+from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.classifier.several_workers import (
     StateOfChief,
     Workers,
@@ -770,7 +771,8 @@ class SimplexClassifier(CalibratedNetwork):
             tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
-        if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
+        after = self.after_training
+        if "log_probabilities" in outputs and (training or (after.calibration is None and after.priors is None)):
             probabilities = tf.exp(outputs["log_probabilities"])
             probabilities = self.unweighted_readout.unweighted(probabilities) if training else probabilities
         else:
@@ -780,6 +782,66 @@ class SimplexClassifier(CalibratedNetwork):
         return results if self._has_loss(y) else {name: results[name] for name in results if name != tracker.name}
 
     # Files
+
+    def saliency(
+        self,
+        x: Any,
+        of: Explained = "probability",
+        labels: Any = None,
+        method: SaliencyMethod = "integrated_gradients",
+        *,
+        layer: str | None = None,
+        baseline: Any = 0.0,
+        steps: int = 32,
+        batch_size: int = 32,
+    ) -> np.ndarray:
+        """Compute how much each pixel, or column, of samples adds to a log-probability or to the familiarity.
+
+        Parameters
+        ----------
+        x : array, shape [N, H, W], [N, H, W, C] or [N, d]
+            Samples as for ``predict``, for a backbone of one input.
+        of : {"probability", "familiarity"}
+            What is explained. Default "probability", of the likeliest class or of ``labels``, calibrated. "familiarity"
+            needs ``fit_density``: the density's score, of which the familiarity is the rank.
+        labels : array_like, shape [N], or one label, optional
+            Class numbers or names. Default None: the likeliest class of each sample.
+        method : {"integrated_gradients", "gradients", "grad_cam"}
+            Default "integrated_gradients", which sum to the value of the sample minus that of ``baseline``, up to the
+            error of so many ``steps``; "gradients", their absolute values; "grad_cam", where the channels of the last
+            convolution that raise the value are active, for images and functional or sequential backbones.
+        layer : str, optional
+            Of "grad_cam": the name of a layer of the backbone with an output [N, h, w, c]. Default None: the last.
+        baseline : array_like
+            Of "integrated_gradients": a sample without content. Default 0, black. For photographs, and where the
+            backbone has no bias, so that brightness does not matter to a closed-form head: the mean image.
+        steps : int
+            Of "integrated_gradients": points between baseline and sample. Default 32.
+        batch_size : int
+            Default 32.
+
+        Returns
+        -------
+        ndarray, shape [N, H, W] or [N, d]
+            Summed over channels; ``plots.saliency`` draws them. Those of "integrated_gradients" may be negative.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For samples that are not one array of numbers, unknown labels or layers, and a density that is missing.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()])
+        >>> model = ds.SimplexClassifier(backbone, num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x[:500], y[:500], verbose=0)
+        >>> model.saliency(x_test[:2]).shape
+        (2, 8, 8)
+        """
+        return saliency_maps(self, x, of, labels, method, layer, baseline, steps, batch_size)
 
     def save(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
         """Save to a ``.keras`` file atomically: an existing file is kept if writing fails.
@@ -835,7 +897,8 @@ class SimplexClassifier(CalibratedNetwork):
         Notes
         -----
         Batches may be of any size. Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L],
-        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``,
+        "latent_scale", "prediction_set" [N, n] after ``conformalize``, "decision" [N], a class number or -1, after
+        ``set_decision``, "familiarity" [N] after ``fit_density``,
         "unknown" [N], the ``unknown_score``, of a head in closed form or after ``fit_unknown``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """

@@ -145,8 +145,7 @@ class SimplexNetwork(keras.Model):
     def probabilities(self, predictive_latent: dict[str, Any], training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training, where the readout takes fewer points."""
         probabilities = self.unweighted_readout.unweighted(self.readout(predictive_latent, training=training))
-        calibration = self.after_training.calibration
-        return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
+        return probabilities if training else self.after_training.apply_probabilities(probabilities)
 
     # Strategy and weights
 

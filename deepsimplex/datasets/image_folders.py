@@ -1,11 +1,8 @@
 """Read images from folders with one subfolder per class."""
 
-import io
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import listed, warn_caller
-from deepsimplex._utils.validation import check_choice
+from deepsimplex.datasets.image_files import IMAGE_SUFFIXES, is_image, list_images, read_images, visible, warn_of_others
 from deepsimplex.datasets.labeled import Source, check_written
 
-MODES = {"rgb": "RGB", "grayscale": "L"}
-IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
-MOST_PIXELS = 2**26  # 8192 x 8192; a small file may claim to be larger than all memory
-SYSTEM_NAMES = ("__macosx", "@eadir", "desktop.ini", "thumbs.db")  # written by operating systems, not hidden by a dot
 PARTS = ("dev", "test", "testing", "train", "training", "val", "valid", "validation")
-MOST_NAMED = 100  # unreadable files in one message
 
 
 def read_folder(
-    folder: str | os.PathLike[str], image_size: Sequence[int] | None, color: str | None, on_error: str = "raise"
+    folder: str | os.PathLike[str],
+    image_size: Sequence[int] | None,
+    color: str | None,
+    on_error: str = "raise",
+    groups: Any = None,
+    time: Any = None,
+    class_names: Collection[str] | None = None,
 ) -> Source:
     """Read FOLDER/CLASS/image files, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/, with Pillow.
 
@@ -34,12 +32,14 @@ def read_folder(
     Parameters
     ----------
     folder : path-like
-    image_size : (height, width), optional
-        Size to scale all images to, by antialiased bilinear interpolation. None: the size that all of them have.
-    color : {"rgb", "grayscale"}, optional
-        None is "rgb".
-    on_error : {"raise", "skip"}
-        Whether images that cannot be read raise an error, which is the default, or are left out with a warning.
+    image_size, color, on_error
+        As in ``read_images``.
+    groups, time : str, optional
+        Regular expression whose one group, in parentheses, is found in the path of every image below ``folder``;
+        "folder" is the name of the folder inside the class folder that the image lies in.
+    class_names : collection of str, optional
+        Known classes, some of which may have no folder or no image; other folders are not read. By default every folder
+        is a class, there must be two, and each must hold images.
 
     Returns
     -------
@@ -49,75 +49,88 @@ def read_folder(
     Raises
     ------
     ValueError
-        When classes differ between train and test or are one folder by links, a class has no image, or sizes differ;
-        with the names of all images that are damaged, have 16 bits a pixel or more than 2^26 pixels.
+        As ``read_images``, and when classes differ between train and test or are one folder by links, a class has no
+        image, or a path has no group or time.
 
     Warns
     -----
     UserWarning
-        When files or folders are left out, images have transparent pixels or are animated.
+        As ``read_images``, and when files or folders are left out.
     """
     root = Path(folder)
-    mode = MODES["rgb" if color is None else check_choice(color, "color", MODES)]
-    size = None if image_size is None else _checked_size(image_size)
-    check_choice(on_error, "on_error", ("raise", "skip"))
     parts = _parts(root)
-    classes = [_class_folders(part) for part in parts]
+    classes = [_class_folders(part, class_names) for part in parts]
     _check_different([place for part in classes for place in part])
     names = [check_written((place.name for place in part), f"class folders of {folder}") for part in classes]
     if names[0] != names[-1]:
         raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
-    files = {place: _files(place) for part in classes for place in part}
-    _warn_of_others([path for _, others in files.values() for path in others])
-    images = {place: paths for place, (paths, _) in files.items()}
-    paths = [path for part in images.values() for path in part]
-    with ThreadPoolExecutor() as pool:  # decoding releases the global interpreter lock
-        results = dict(zip(paths, pool.map(partial(_read_image, size=size, mode=mode), paths), strict=True))
-
-    if problems := {path: remark for path, (pixels, remark) in results.items() if pixels is None}:
-        reasons = "; ".join(f"{listed(same, MOST_NAMED)} ({problem})" for problem, same in _by_text(problems).items())
-        text = f"{len(problems)} of {len(paths)} files cannot be read as images: {reasons}"
-        if on_error == "raise":
-            raise ValueError(f'{text}. Delete them or write them again; on_error="skip" leaves them out')
-        warn_caller(f"{text}. They were left out")
-    readable = {path: pixels for path, (pixels, _) in results.items() if pixels is not None}
-    for remark, same in _by_text({path: results[path][1] for path in readable}).items():
-        if remark:
-            warn_caller(f"{len(same)} of {len(paths)} images {remark}; the first is {same[0]}")
-    images = {place: [path for path in part if path in readable] for place, part in images.items()}
-    if empty := [str(place) for place, part in images.items() if not part]:
+    files = {place: list_images(place) for part in classes for place in part}
+    if empty := [place for place, (paths, _) in files.items() if not paths and class_names is None]:
+        raise ValueError(f"class folder {empty[0]} must hold images ({', '.join(IMAGE_SUFFIXES)}); found none")
+    warn_of_others([path for _, others in files.values() for path in others])
+    readable = read_images([path for paths, _ in files.values() for path in paths], image_size, color, on_error)
+    images = {place: [path for path in paths if path in readable] for place, (paths, _) in files.items()}
+    empty = [place for place, paths in images.items() if not paths]
+    if empty and (class_names is None or not readable):
         raise ValueError(f"class folders must hold images that can be read; found none in {listed(empty)}")
-    first, common = next((path, pixels.shape[:2]) for path, pixels in readable.items())
-    if other := next((path for path, pixels in readable.items() if pixels.shape[:2] != common), None):
-        raise ValueError(
-            f"image_size=(height, width) must be given, as sizes differ: {first} is {common}, {other} is "
-            f"{readable[other].shape[:2]}"
-        )
 
     def read_part(part: list[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        x = np.stack([readable[path] for place in part for path in images[place]])
-        return x, np.repeat(np.arange(len(part)), [len(images[place]) for place in part])
+        paths = [path for place in part for path in images[place]]
+        if not paths:
+            raise ValueError(f"train and test of {root} must both hold images that can be read; found none in one")
+        return np.stack([readable[path] for path in paths]), np.repeat(
+            np.arange(len(part)), [len(images[place]) for place in part]
+        )
 
     (x, y), *test = map(read_part, classes)
-    return Source(x, y, test[0] if test else None, names[0], [*map(str, readable)].__getitem__)
+    places = {path: place for place, paths in images.items() for path in paths}  # in the order of the samples
+    return Source(
+        x,
+        y,
+        test[0] if test else None,
+        names[0],
+        [*map(str, places)].__getitem__,
+        _in_paths(places, groups, "groups", root),
+        _in_paths(places, time, "time", root),
+    )
 
 
-def _checked_size(image_size: Any) -> tuple[int, int]:
-    """(height, width) of a tuple, or of a list as YAML files hold it."""
-    sides = tuple(image_size) if isinstance(image_size, list | tuple) else ()
-    if len(sides) != 2 or not all(isinstance(side, int | np.integer) and side >= 1 for side in sides):
-        raise ValueError(f"image_size must be (height, width) in pixels; found {image_size!r}")
-    return sides[0], sides[1]
+def _in_paths(places: dict[Path, Path], pattern: Any, option: str, root: Path) -> NDArray[Any] | None:
+    """Return what a pattern finds in the paths of images, by their class folder, as text [N]."""
+    if pattern is None:
+        return None
+    try:
+        groups = 1 if isinstance(pattern, str) and pattern == "folder" else re.compile(pattern).groups
+    except (re.error, TypeError) as error:
+        value = pattern if isinstance(pattern, str) else type(pattern).__name__
+        raise ValueError(
+            f"{option} of a folder must be 'folder' or a regular expression; found {value!r} ({error})"
+        ) from None
+    if groups != 1:
+        raise ValueError(
+            f"{option} of a folder must have one group in parentheses such as '(patient[0-9]+)', or be 'folder'; "
+            f"found {pattern!r}"
+        )
 
+    def value(path: Path, place: Path) -> str | None:
+        if pattern == "folder":
+            first, *rest = path.relative_to(place).parts
+            return first if rest else None
+        match = re.search(pattern, path.relative_to(root).as_posix())
+        return match[1] if match else None
 
-def _visible(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths, sorted, without hidden files and those that operating systems write."""
-    return sorted(path for path in paths if path.name[0] != "." and path.name.lower() not in SYSTEM_NAMES)
+    values = {path: value(path, place) for path, place in places.items()}
+    if without := [path for path, text in values.items() if not text]:
+        raise ValueError(
+            f"{option} {pattern!r} must be found in the path of every image; {len(without)} of {len(values)} lack it, "
+            f"the first is {without[0]}"
+        )
+    return np.array([*values.values()])
 
 
 def _parts(root: Path) -> list[Path]:
     """Return [root/train, root/test], in any case, or [root] where the folders are classes."""
-    folders = {place.name.lower(): place for place in _visible(filter(Path.is_dir, root.iterdir()))}
+    folders = {place.name.lower(): place for place in visible(filter(Path.is_dir, root.iterdir()))}
     if {"train", "test"} <= folders.keys():
         others = [str(place) for name, place in folders.items() if name not in ("train", "test")]
         if others:
@@ -129,49 +142,26 @@ def _parts(root: Path) -> list[Path]:
         )
     else:
         parts = [root]
-    loose = [str(path) for part in {root, *parts} for path in _visible(part.iterdir()) if _is_image(path)]
+    loose = [str(path) for part in {root, *parts} for path in visible(part.iterdir()) if is_image(path)]
     if loose:
         warn_caller(f"images that lie in no folder of a class were left out: {listed(loose)}")
     return parts
 
 
-def _class_folders(part: Path) -> list[Path]:
+def _class_folders(part: Path, class_names: Collection[str] | None) -> list[Path]:
     """Folders of the classes of ``part``, sorted."""
-    classes = _visible(filter(Path.is_dir, part.iterdir()))
-    if len(classes) < 2:
-        raise ValueError(
-            f"{part} must hold one folder of images for each of at least two classes; "
-            f"found {[place.name for place in classes]}"
-        )
-    return classes
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in IMAGE_SUFFIXES and (path.is_file() or path.is_symlink())
-
-
-def _files(place: Path) -> tuple[list[Path], list[Path]]:
-    """Return the image files of a class folder and of the folders in it, and other files and links to folders."""
-    images: list[Path] = []
-    others: list[Path] = []
-    for folder, folders, files in os.walk(place):
-        folders[:] = [path.name for path in _visible(Path(folder, name) for name in folders)]
-        paths = _visible(Path(folder, name) for name in files)
-        images += filter(_is_image, paths)
-        others += [path for path in paths if not _is_image(path)]
-        others += [path for name in folders if (path := Path(folder, name)).is_symlink()]  # which are not entered
-    if not images:
-        raise ValueError(f"class folder {place} must hold images ({', '.join(IMAGE_SUFFIXES)}); found none")
-    return sorted(images), others
-
-
-def _warn_of_others(others: list[Path]) -> None:
-    if others:
-        kinds = {"links" if path.is_dir() else path.suffix.lower() or "without suffix" for path in others}
-        warn_caller(
-            f"{len(others)} files were left out, the first is {min(others)}: only {', '.join(IMAGE_SUFFIXES)} are "
-            f"read, and these are {', '.join(sorted(kinds))}. Convert or copy them if they belong to the data"
-        )
+    folders = visible(filter(Path.is_dir, part.iterdir()))
+    names = [place.name for place in folders]
+    if class_names is None and len(folders) < 2:
+        raise ValueError(f"{part} must hold one folder of images for each of at least two classes; found {names}")
+    if class_names is None:
+        return folders
+    known = [place for place in folders if place.name in class_names]
+    if not known:
+        raise ValueError(f"{part} must hold folders of the classes {listed(class_names)}; found {names}")
+    if others := [name for name in names if name not in class_names]:
+        warn_caller(f"folders of {part} that are none of the classes were left out: {listed(others)}")
+    return known
 
 
 def _check_different(classes: list[Path]) -> None:
@@ -180,43 +170,3 @@ def _check_different(classes: list[Path]) -> None:
     for place in classes:
         if (same := places.setdefault(os.path.realpath(place), place)) is not place:
             raise ValueError(f"class folders must differ; found {same} and {place}, which are one folder by a link")
-
-
-def _by_text(texts: dict[Path, str]) -> dict[str, list[str]]:
-    """Return the files that share a text, by text."""
-    names = defaultdict(list)
-    for path, text in texts.items():
-        names[text].append(str(path))
-    return names
-
-
-def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> tuple[NDArray[np.uint8] | None, str]:
-    """Return the pixels and a remark on them that users should know, or None and what is wrong with the file."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    try:
-        content = path.read_bytes()
-        if content.startswith(b"\x89PNG") and content[24:25] == b"\x10":
-            return None, (
-                "it has 16 bits a pixel, of which 8 would be lost; scale such images to float32 in [0, 1] and store "
-                "them as an .npz file with x and y"
-            )
-        with Image.open(io.BytesIO(content)) as image:
-            if image.width * image.height > MOST_PIXELS:
-                return None, f"it has {image.width} x {image.height} pixels, more than {MOST_PIXELS}"
-            # Further frames of a .jpg are previews and maps of depth.
-            animated = image.format in ("GIF", "PNG") and getattr(image, "is_animated", False)
-            remark = "are animated: the first picture of each is read" if animated else ""
-            upright = ImageOps.exif_transpose(image)
-            if "A" in upright.mode or "transparency" in upright.info:
-                upright = upright.convert("RGBA")
-                if np.asarray(upright)[..., 3].min() < 255:
-                    remark = "have transparent pixels, whose hidden colors are read"
-            pixels = upright.convert(mode)
-            if size is not None:
-                pixels = pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-            return np.asarray(pixels), remark
-    except UnidentifiedImageError:
-        return None, "it is damaged, or no image"
-    except Exception as error:  # a damaged file may raise anything, from OSError to SyntaxError
-        return None, str(error) or type(error).__name__

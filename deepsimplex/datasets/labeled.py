@@ -1,4 +1,4 @@
-"""Labeled samples: numbered classes, a stratified split, scaling and checks."""
+"""Labeled samples: numbered classes, a split, scaling and checks."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.validation import check_array, check_labels, check_number, check_whole
+from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.validation import check_array, check_labels
+from deepsimplex.datasets.splits import as_groups, as_time, check_apart, split_rows
 
 DTYPES = ("float32", "uint8")
 TEST_FRACTION = 0.2
@@ -28,6 +29,10 @@ class LabeledData:
     y, y_test : ndarray, shape [N], int64
         Class numbers 0..n-1.
     class_names : tuple of str, length n
+    groups, groups_test : ndarray, shape [N], or None
+        Groups of the samples, such as patients, if ``load`` was given ``groups``. None is in both parts.
+    time, time_test : ndarray, shape [N], float64, or None
+        Times of the samples, if ``load`` was given ``time``; dates are seconds since 1970.
 
     Raises
     ------
@@ -47,6 +52,10 @@ class LabeledData:
     x_test: NDArray
     y_test: NDArray[np.int64]
     class_names: tuple[str, ...]
+    groups: NDArray | None = None
+    groups_test: NDArray | None = None
+    time: NDArray[np.float64] | None = None
+    time_test: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.class_names)
@@ -77,7 +86,7 @@ class Source:
     """Samples and labels as read from a file; ``test`` is None if the file has no test part.
 
     ``name_of`` names samples by their number, in which those of ``test`` follow those of ``x``; None for data sets that
-    come with the package, whose copies of images are not reported.
+    come with the package, whose copies of images are not reported. ``groups`` and ``time`` are those of all samples.
     """
 
     x: NDArray
@@ -85,6 +94,8 @@ class Source:
     test: tuple[NDArray, NDArray] | None = None
     class_names: Sequence[str] | None = None
     name_of: Callable[[int], str] | None = None
+    groups: ArrayLike | None = None
+    time: ArrayLike | None = None
 
 
 def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -102,7 +113,8 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
     if class_names is None and y.dtype.kind in "biuf" and y.ndim == 1 and np.isfinite(y).all() and not (y % 1).any():
         present, numbers = np.unique(y, return_inverse=True)
         return numbers.astype(np.int64), [str(int(label)) for label in present]
-    numbers, _ = check_labels(y, name=f"labels of {name}", hint="Store labels that are names as strings")
+    hint = "Store labels that are names as strings"
+    numbers, _ = check_labels(y, name=f"labels of {name}", hint=hint, least_classes=1)
     return numbers, list(class_names or map(str, np.unique(numbers)))
 
 
@@ -158,52 +170,75 @@ def _warn_of_coarse_columns(x: NDArray, name: str) -> None:
         )
 
 
-def stratified_split(
-    y: NDArray, test_fraction: float, seed: int, name: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Shuffled indices of the training and the test samples, every class in the same proportion in both."""
-    from sklearn.model_selection import train_test_split
-
-    check_number(test_fraction, "test_fraction", above=0, below=1)
-    check_whole(seed, "seed", 0, 2**32 - 1)
-    classes, counts = np.unique(y, return_counts=True)
-    if len(single := classes[counts < 2]):
-        raise ValueError(
-            f"{name} cannot be split with test_fraction {test_fraction}: every class must have at least 2 samples; "
-            f"{len(single)} of {len(classes)} classes have one, the first is {str(single[0])!r}"
-        )
-    held_out = int(np.ceil(test_fraction * len(y)))
-    try:
-        train, test = train_test_split(np.arange(len(y)), test_size=held_out, stratify=y, random_state=seed)
-    except ValueError as error:
-        raise ValueError(f"{name} cannot be split with test_fraction {test_fraction}: {error}") from error
-    return train, test
-
-
-def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabeledData:
+def finish(
+    source: Source,
+    name: str,
+    dtype: str,
+    test_fraction: float | None,
+    seed: int,
+    class_names: Sequence[str] | None = None,
+) -> LabeledData:
     """Number the classes, split a source without a test part, scale and check."""
     parts = [(source.x, source.y)] if source.test is None else [(source.x, source.y), source.test]
     labels = np.concatenate([_as_vector(y, x, name) for x, y in parts])
-    numbers, class_names = encode_labels(labels, source.class_names, name)
+    groups, time = as_groups(source.groups, len(labels)), as_time(source.time, len(labels))
+    numbers, names = encode_labels(labels, source.class_names, name)
+    rows = np.arange(len(labels))
+    if class_names is not None:
+        numbers, rows = _renumbered(numbers, names, class_names, name)
+        names = [str(each) for each in class_names]
+    here, there = rows[rows < len(source.x)], rows[rows >= len(source.x)]
     if source.test is None:
         fraction = TEST_FRACTION if test_fraction is None else test_fraction
-        train, test = stratified_split(np.array(class_names)[numbers], fraction, seed, name)
-        x, x_test, y, y_test = source.x[train], source.x[test], numbers[train], numbers[test]
+        of_rows = [None if values is None else values[rows] for values in (groups, time)]
+        halves = split_rows(np.array(names)[numbers[rows]], fraction, seed, name, *of_rows)
+        train, test = (rows[half] for half in halves)
+        x, x_test = source.x[train], source.x[test]
     else:
         if test_fraction is not None:
             raise ValueError(f"test_fraction must be left out: {name} has a test set")
-        x, x_test = source.x, source.test[0]
-        train, test = np.split(np.arange(len(labels)), [len(x)])
-        y, y_test = numbers[train], numbers[test]
-        unseen = np.setdiff1d(y_test, y)
-        if len(unseen):
-            raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
-    data = LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
+        if time is not None:
+            raise ValueError(f"time must be left out: {name} has a test set")
+        train, test = here, there
+        x, x_test = source.x[train], source.test[0][test - len(source.x)]
+        if groups is not None:
+            check_apart(groups, train, test, name)
+    y, y_test = numbers[train], numbers[test]
+    unseen = np.setdiff1d(y_test, y)
+    if len(unseen) and class_names is None:
+        raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
+    data = LabeledData(
+        name,
+        convert(x, dtype, name),
+        y,
+        convert(x_test, dtype, name),
+        y_test,
+        tuple(names),
+        *(None if values is None else values[part] for values in (groups, time) for part in (train, test)),
+    )
     if x.ndim == 2:
-        _warn_of_coarse_columns(x, name)
+        if len(x):
+            _warn_of_coarse_columns(x, name)
     elif source.name_of is not None:
         _warn_of_copies(x, x_test, numbers[[*train, *test]], [*map(source.name_of, [*train, *test])], name)
     return data
+
+
+def _renumbered(
+    numbers: NDArray[np.int64], names: Sequence[str], class_names: Sequence[str], name: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers of labels among given class names, and the rows that have one; warn of other classes."""
+    known = {str(each): number for number, each in enumerate(class_names)}
+    if len(known) < len(class_names):
+        raise ValueError(f"class_names must be different names; found {list(class_names)}")
+    renumbered = np.array([known.get(each, -1) for each in names], np.int64)[numbers]
+    rows = np.flatnonzero(renumbered >= 0)
+    if not len(rows):
+        raise ValueError(f"{name} must hold classes {listed(known)}; found {listed(names)}")
+    if others := [each for each in names if each not in known]:
+        left_out = len(numbers) - len(rows)
+        warn_caller(f"{left_out} samples of {name} were left out, of classes not among class_names: {listed(others)}")
+    return renumbered, rows
 
 
 def _warn_of_copies(x: NDArray, x_test: NDArray, labels: NDArray, names: list[str], name: str) -> None:

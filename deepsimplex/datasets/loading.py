@@ -1,15 +1,21 @@
 """Load labeled data by name, or from a file or a folder."""
 
+import inspect
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.parameters import check_arguments
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.datasets.image_folders import read_folder
+from deepsimplex.datasets.image_lists import is_image_list, read_list
 from deepsimplex.datasets.image_sets import IMAGE_SETS, read_image_set
 from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
 from deepsimplex.datasets.npz_files import read_npz
@@ -28,6 +34,9 @@ def load(
     color: str | None = None,
     on_error: str = "raise",
     target_column: str | int | None = None,
+    groups: str | ArrayLike | None = None,
+    time: str | ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> LabeledData:
     """Load labeled data, split into a training and a test part.
 
@@ -42,24 +51,39 @@ def load(
         - a path to a .npz file with x_train, y_train, x_test, y_test, or x and y, and perhaps class_names;
         - a path to a folder with one subfolder of images per class, or with train/ and test/ of such. Images are turned
           upright by their EXIF orientation; hidden files and folders are not read;
-        - a path to a .csv file with a header, of columns of numbers separated by commas, semicolons or tabs.
+        - a path to a .csv file with a header, of columns of numbers separated by commas, semicolons or tabs;
+        - a path to a .csv file with a column "file" of images, relative to its folder, and a column "label"; perhaps
+          also "group", as for ``groups``, and "split" with "train" or "test".
     dtype : {"float32", "uint8"}
         Images as float32 in [0, 1] (default), or as the integers 0..255 that the source holds. Tables are float32,
         not scaled.
     test_fraction : float, optional
-        Share of every class held out for testing, for a source without a test part. The default is 0.2.
+        Share of every class held out for testing, for a source without a test part. The default is 0.2; 0 holds none
+        out and keeps the order.
     seed : int
         Seed of that split, which is the same in every call. The default is 0.
     image_size : (height, width), optional
-        Folders only: the size to scale images to. By default all must have the same.
+        Folders and lists of images only: the size to scale images to. By default all must have the same.
     color : {"rgb", "grayscale"}, optional
-        Folders only; "rgb" by default. Gray images are [N, H, W].
+        Folders and lists of images only; "rgb" by default. Gray images are [N, H, W].
     on_error : {"raise", "skip"}
-        Folders only: whether images that cannot be read raise an error that names them all, which is the default, or
-        are left out with a warning.
+        Folders and lists of images only: whether images that cannot be read raise an error that names them all, which
+        is the default, or are left out with a warning.
     target_column : str or int, optional
-        CSV only, where it is required: the column of labels, by its name in the header. Labels are names of classes,
-        numbered in sorted order.
+        CSV only, where it is required but for a list of images: the column of labels, by its name in the header. Labels
+        are names of classes, numbered in sorted order.
+    groups : str or array_like, shape [N], optional
+        Groups of the samples, such as patients: samples of one group are all held out or all trained on. A random split
+        of several images of a patient tests on what was learned. For a .csv the name of a column, which is then no
+        feature; for an .npz the name of an array; for a folder a regular expression with one group in parentheses,
+        searched in the path below the folder, such as "(patient[0-9]+)", or "folder", the folder inside that of the
+        class. An array has a value for each sample, those of a test part last (not for folders). The default is None.
+    time : str or array_like, shape [N], optional
+        Times of the samples, given as ``groups``: the latest are held out, samples of equal time together; with
+        ``groups`` the groups of the latest samples. Numbers, or dates such as 2024-05-31. The default is None.
+    class_names : sequence of str, optional
+        The classes by number, such as those of a trained model; data may lack some, and other classes are left out with
+        a warning. By default those of the data.
 
     Returns
     -------
@@ -69,7 +93,8 @@ def load(
     Raises
     ------
     ValueError
-        When ``name`` is unknown, an option does not apply, a file is damaged or its content fails the checks.
+        When ``name`` is unknown, an option does not apply, a file is damaged or its content fails the checks; when a
+        group is in both parts of a source that has a test part.
     FileNotFoundError
         When a path does not exist.
     OSError
@@ -79,7 +104,8 @@ def load(
     -----
     UserWarning
         When files or columns are left out, when images of a file or folder are both in the training and in the test
-        part, or in two classes, and when single precision cannot resolve a column.
+        part, or in two classes, when a class has no test sample as its groups cannot be divided, and when single
+        precision cannot resolve a column.
 
     Examples
     --------
@@ -87,24 +113,65 @@ def load(
     >>> x.shape, x_test.shape, float(x.max())
     ((1437, 8, 8), (360, 8, 8), 1.0)
     """
+    source = _read(name, dtype, image_size, color, on_error, target_column, groups, time, class_names)
+    return finish(source, os.fspath(name), dtype, test_fraction, seed, class_names)
+
+
+KNOWN = inspect.signature(load).parameters
+READ_OPTIONS = ("image_size", "color", "on_error", "target_column", "groups", "time")
+
+
+def load_tested(
+    name: str | os.PathLike[str], class_names: Sequence[str], *, dtype: str = "float32", **options: Any
+) -> LabeledData:
+    """Load all samples, or the test part of a source that has one, as training samples, for a model's evaluation.
+
+    ``class_names`` are those of the model; further options as in ``load``.
+    """
+    check_arguments(options, {each: KNOWN[each] for each in READ_OPTIONS}, "the data")
+    given = {each: options.get(each, KNOWN[each].default) for each in READ_OPTIONS}
+    source = _read(name, dtype, class_names=class_names, **given)
+    if source.test is not None:
+        (x, y), rows = source.test, slice(len(source.x), None)
+        by_row = {each: None if (v := getattr(source, each)) is None else v[rows] for each in ("groups", "time")}
+        naming = source.name_of
+        source = replace(source, x=x, y=y, test=None, name_of=naming and (lambda k: naming(k + rows.start)), **by_row)
+    return finish(source, os.fspath(name), dtype, 0.0, 0, class_names)
+
+
+def _read(
+    name: str | os.PathLike[str],
+    dtype: str,
+    image_size: Sequence[int] | None,
+    color: str | None,
+    on_error: str,
+    target_column: str | int | None,
+    groups: str | ArrayLike | None,
+    time: str | ArrayLike | None,
+    class_names: Sequence[str] | None,
+) -> Source:
     check_choice(dtype, "dtype", DTYPES)
     check_path(name, "name")
     label, kind = os.fspath(name), _kind(name)
-    for option, is_given, home in (
-        ("image_size", image_size is not None, "folder"),
-        ("color", color is not None, "folder"),
-        ("on_error", on_error != "raise", "folder"),
-        ("target_column", target_column is not None, "csv"),
+    images = ("folder", "list of images")
+    for option, is_given, homes in (
+        ("image_size", image_size is not None, images),
+        ("color", color is not None, images),
+        ("on_error", on_error != "raise", images),
+        ("target_column", target_column is not None, ("csv", "list of images")),
+        ("groups by name", isinstance(groups, str), ("npz", "csv", *images)),
+        ("time by name", isinstance(time, str), ("npz", "csv", *images)),
     ):
-        if is_given and kind != home:
-            raise ValueError(f"{option} applies to a {home} only; {label} is a {kind}")
+        if is_given and kind not in homes:
+            raise ValueError(f"{option} applies to a {' or a '.join(homes)} only; {label} is a {kind}")
     if kind == "name":
         source = _read_digits() if label == "digits" else read_image_set(label)
-    elif kind == "folder":
-        source = read_folder(name, image_size, color, on_error)
-    else:
-        source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
-    return finish(source, label, dtype, test_fraction, seed)
+        return replace(source, groups=groups, time=time)
+    if kind == "folder":
+        return read_folder(name, image_size, color, on_error, groups, time, class_names)
+    if kind == "list of images":
+        return read_list(name, image_size, color, on_error, target_column, groups, time)
+    return read_npz(name, groups, time) if kind == "npz" else read_csv(name, target_column, groups, time)
 
 
 def _read_digits() -> Source:
@@ -116,7 +183,7 @@ def _read_digits() -> Source:
 
 
 def _kind(name: str | os.PathLike[str]) -> str:
-    """One of "name", "folder", "npz" and "csv"."""
+    """One of "name", "folder", "npz", "csv" and "list of images"."""
     label, path = os.fspath(name), Path(name)
     if label in NAMES:
         return "name"
@@ -126,7 +193,7 @@ def _kind(name: str | os.PathLike[str]) -> str:
     if kind in ("npz", "csv"):
         if not path.is_file():
             raise FileNotFoundError(f"name must be a file that exists; found no {label}")
-        return kind
+        return "list of images" if kind == "csv" and is_image_list(path) else kind
     hint = did_you_mean(label, NAMES) or "."
     raise ValueError(
         f"name {label!r} is unknown{hint} Known are {', '.join(NAMES)}, and paths to a .npz file, to a .csv file and "

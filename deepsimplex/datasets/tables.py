@@ -6,7 +6,7 @@ import math
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,51 @@ BOOLEANS = {"true": 1.0, "false": 0.0}
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> Source:
+class Table(NamedTuple):
+    """Texts of a table: its header, and its rows by line number."""
+
+    header: list[str]
+    lines: dict[int, list[str]]
+
+    def column(self, name: str, option: str, path: str | os.PathLike[str]) -> list[str]:
+        """Return the values of a column; raise ValueError if there is none of that name, or a value is missing."""
+        if name not in self.header:
+            raise ValueError(f"{option} must name a column of {path}, one of {self.header}; found {name!r}")
+        values = [row[self.header.index(name)] for row in self.lines.values()]
+        missing = [line for line, value in zip(self.lines, values, strict=True) if value.strip().lower() in MISSING]
+        if missing:
+            value = self.lines[missing[0]][self.header.index(name)]
+            raise ValueError(
+                f"column {name!r} of {path} must have a value in every line; found {value!r} in line {listed(missing)}"
+            )
+        return values
+
+
+def read_table(path: str | os.PathLike[str], target: str, least_columns: int = 2) -> Table:
+    """Read the texts of a table with a header, in UTF-8, whose separator is recognized by the column ``target``."""
+    try:
+        table = Table(*_rows(Path(path).read_bytes().decode("utf-8-sig"), target))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} must be a comma-separated table in UTF-8; {error}") from error
+    header, lines = table
+    if len(header) < least_columns:
+        raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
+    if wrong := [line for line, row in lines.items() if len(row) != len(header)]:
+        raise ValueError(
+            f"every line of {path} must have {len(header)} values, as the header; found {len(lines[wrong[0]])} in line "
+            f"{listed(wrong)}"
+        )
+    if not lines:
+        raise ValueError(f"{path} must hold rows under its header; found none")
+    return table
+
+
+def read_csv(
+    path: str | os.PathLike[str], target_column: str | int | None, groups: Any = None, time: Any = None
+) -> Source:
     """Read a table with a header; every column but ``target_column`` holds finite numbers, or true and false.
+
+    ``groups`` and ``time`` name columns that are not features.
 
     Values are separated by commas, semicolons or tabs. Labels are names of classes, numbered in sorted order, which is
     that of the numbers if all are numbers.
@@ -37,24 +80,17 @@ def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> S
     UserWarning
         When columns are left out: those without a name, and those named "index" or "id" that count the rows.
     """
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-        header, lines = _rows(text, str(target_column))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} must be a comma-separated table in UTF-8; {error}") from error
-    if len(header) < 2:
-        raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
+    table = read_table(path, str(target_column))
+    header, lines = table
     if target_column is None or str(target_column) not in header:
         raise ValueError(
             f"target_column must name the column of labels in {path}, one of {header}; found {target_column!r}"
         )
-    if wrong := [line for line, row in lines.items() if len(row) != len(header)]:
-        raise ValueError(
-            f"every line of {path} must have {len(header)} values, as the header; found {len(lines[wrong[0]])} in line "
-            f"{listed(wrong)}"
-        )
-    if not lines:
-        raise ValueError(f"{path} must hold rows under its header; found none")
+    given = {"groups": groups, "time": time}
+    named = {name: option for name, option in given.items() if isinstance(option, str)}
+    if str(target_column) in named.values():
+        raise ValueError(f"groups and time must be other columns than target_column; found {target_column!r}")
+    given |= {name: table.column(option, name, path) for name, option in named.items()}
     target = header.index(str(target_column))
     columns = dict(enumerate(zip(*lines.values(), strict=True)))
     labels = columns.pop(target)
@@ -63,8 +99,9 @@ def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> S
             f"column {header[target]!r} of {path} must name a class in every line; found {lines[missing[0]][target]!r} "
             f"in line {listed(missing)}. Fill it, delete such lines, or give the class another name"
         )
+    columns = {k: values for k, values in columns.items() if header[k] not in named.values()}
     indices = [k for k, values in columns.items() if _is_index(header[k], values)]
-    names = [name for k, name in enumerate(header) if k not in indices]
+    names = [name for k, name in enumerate(header) if k in columns.keys() - indices or k == target]
     if len(names) < 2 or len({*names}) < len(names):
         raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
     if indices:
@@ -77,7 +114,7 @@ def read_csv(path: str | os.PathLike[str], target_column: str | int | None) -> S
     x = np.array([[_number(value) for value in values] for values in features.values()]).T
     _check_finite(x, features, [*lines], path)
     numbers, class_names = _classes(labels)
-    return Source(x, numbers, None, class_names)
+    return Source(x, numbers, None, class_names, None, given["groups"], given["time"])
 
 
 def _rows(text: str, target: str) -> tuple[list[str], dict[int, list[str]]]:

@@ -6,7 +6,7 @@ from deepsimplex.estimators.calibrated_classifier import ClassifierStep
 from deepsimplex.estimators.gaussian_process import CategoricalGaussianProcess, SimplexGaussianProcess
 from deepsimplex.estimators.gplvq import GPLVQ
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
-from deepsimplex.estimators.lvq import GLVQ, GMLVQ, LVQ1, LVQ2
+from deepsimplex.estimators.lvq import GLVQ, GMLVQ, LGMLVQ, LVQ1, LVQ2
 from deepsimplex.estimators.network_classifier import SimplexNetworkClassifier
 from deepsimplex.estimators.saving import load
 from deepsimplex.heads.prototype_layer import Explanation
@@ -15,6 +15,7 @@ __all__ = [
     "GLVQ",
     "GMLVQ",
     "GPLVQ",
+    "LGMLVQ",
     "LVQ1",
     "LVQ2",
     "AfterTraining",

@@ -1,4 +1,4 @@
-"""Calibration, prediction sets, familiarity and report of a classifier that is fitted already, of any library."""
+"""Calibration, prediction sets, decisions and familiarity of a classifier that is fitted already, of any library."""
 
 import copy
 import json
@@ -63,8 +63,12 @@ class AfterTraining(CalibratedClassifier):
         Only after ``calibrate``.
     floor_ : float
         Only after ``calibrate``: the probability that stands for smaller ones, zero above all, before the calibration.
+    priors_ : PriorShift
+        Only after ``set_priors``.
     prediction_sets_ : ConformalSets
         Only after ``conformalize``.
+    decision_rule_ : DecisionRule
+        Only after ``set_decision``.
     density_ : FeatureDensity
         Only after ``fit_density``.
 
@@ -229,7 +233,7 @@ class AfterTraining(CalibratedClassifier):
         return p / tf.reduce_sum(p, axis=1, keepdims=True)
 
     def _calibrated(self, p: Any) -> Any:
-        return p if self._after_training.calibration is None else super()._calibrated(self._floored(p))
+        return super()._calibrated(p if self._after_training.calibration is None else self._floored(p))
 
     def _probabilities(self, X: Any) -> NDArray[Any]:
         """Return the classifier's probabilities [N, n], not calibrated."""

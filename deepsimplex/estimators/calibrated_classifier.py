@@ -15,9 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
-from deepsimplex.calibration import Calibration, FeatureDensity
-from deepsimplex.calibration.after_training import FittedComponents
+from deepsimplex.calibration import Calibration, DecisionRule, FeatureDensity, PriorShift
+from deepsimplex.calibration.after_training import COMPONENTS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.estimators.checked_data import (
     checked_labels,
@@ -86,8 +87,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Smallest and largest value of every feature in ``fit``.
     calibration_ : Calibration
         Only after ``calibrate``.
+    priors_ : PriorShift
+        Only after ``set_priors``.
     prediction_sets_ : ConformalSets
         Only after ``conformalize``.
+    decision_rule_ : DecisionRule
+        Only after ``set_decision``.
     density_ : FeatureDensity
         Only after ``fit_density``.
     """
@@ -192,6 +197,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         random_state: RandomState = 0,
         *,
         groups: ArrayLike | None = None,
+        left_out: bool = False,
     ) -> Self:
         """Fit conformal prediction sets, which contain the true class with a given coverage, to held-out samples.
 
@@ -212,6 +218,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         groups : array_like, shape [N], optional
             A name or number of the group of each row (a site, a device), for the coverage to hold in every group;
             ``predict_set`` needs those of its rows then. Default None: no groups.
+        left_out : bool
+            Whether X are the training rows, each to be left out, of a ``SimplexGaussianProcess`` in closed form, so
+            that none need to be held out: see the notes. Default False.
 
         Returns
         -------
@@ -224,11 +233,14 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         ValueError
             For labels that are not in ``classes_``, and for fewer samples than the coverage needs. The classifier then
             stays as it was.
+
+        Notes
+        -----
+        With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
         """
-        seed = seed_of(random_state)
-        return self._store(
-            self._after_training.conformalize(X, y, coverage, method, by_class, groups=groups, seed=seed)
-        )
+        options: Any = {"groups": groups, "left_out": left_out, "seed": seed_of(random_state)}
+        return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, **options))
 
     def predict_set(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each row, bool [N, n], columns as ``classes_``.
@@ -236,6 +248,122 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Sets that were fitted with groups need the ``groups`` [N] of these rows.
         """
         return self._after_training.predict_set(X, groups)
+
+    def estimate_priors(self, X: ArrayLike, trained: Any = None) -> PriorShift:
+        """Estimate the frequencies of the classes where the classifier is used, from unlabeled samples.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+            Features of unlabeled samples, drawn at random where the classifier is used.
+        trained : array_like, shape [n], or mapping, optional
+            Frequencies or counts of the classes in ``fit``, in the order of ``classes_`` or by name. Default None: the
+            mean probabilities of the held-out samples of ``calibrate``, which should be called first, with
+            ``method="bias_corrected_temperature"``.
+
+        Returns
+        -------
+        PriorShift
+            With ``frequencies_``, their intervals ``lower_`` and ``upper_``, and ``p_value_`` of the test that no class
+            has become more or less frequent. The classifier stays as it is: ``set_priors`` takes it.
+
+        Raises
+        ------
+        ValueError
+            Without a calibration and without ``trained``, and for fewer samples than classes + 1.
+        """
+        return self._after_training.estimate_priors(X, trained)
+
+    def set_priors(self, frequencies: Any, trained: Any = None) -> Self:
+        """Set the frequencies of the classes where the classifier is used, for which probabilities are reweighted.
+
+        Parameters
+        ----------
+        frequencies : PriorShift, array_like, shape [n], mapping or None
+            What ``estimate_priors`` returned; or known frequencies or counts, in the order of ``classes_`` or by name.
+            None removes them.
+        trained
+            As for ``estimate_priors``. Without effect on a ``PriorShift``.
+
+        Returns
+        -------
+        self
+            With the attribute ``priors_``, which predictions, ``save`` and ``export`` use. Another fit or calibration
+            removes it, and it removes prediction sets and a rule that is fitted to samples.
+
+        Notes
+        -----
+        Sets and rules that are fitted afterwards to samples with the old frequencies have no guarantee with the new
+        ones, but for those that hold within a class, whatever its frequency: ``conformalize(by_class=True)``, and the
+        rate of misses of ``calibration.RiskControl``.
+        """
+        return self._store(self._after_training.set_priors(frequencies, trained))
+
+    def set_decision(
+        self, rule: DecisionRule | None, X: Any = None, y: ArrayLike | None = None, *, left_out: bool = False
+    ) -> Self:
+        """Set the rule by which ``decide`` turns class probabilities into decisions.
+
+        Parameters
+        ----------
+        rule : DecisionRule or None
+            ``calibration.ExpectedCost``, for costs of errors; ``calibration.RiskControl``, for a rate of errors,
+            misses or rejections that is not exceeded, with confidence; or one of yours. None removes it.
+        X, y : optional
+            Held-out samples and labels, as for ``conformalize``, to which a copy of the rule is fitted. Default None:
+            it depends on no samples, or is fitted already.
+        left_out : bool
+            As for ``conformalize``. Default False.
+
+        Returns
+        -------
+        self
+            With the attribute ``decision_rule_``, which ``decide``, ``save`` and ``export`` use. Another fit removes
+            it, and one that is fitted to samples is removed by ``calibrate`` and ``set_priors``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For another kind of rule, one that is not fitted, or for other classes; as ``conformalize`` for samples, and
+            if they are too few for the rule. The classifier then stays as it was.
+        """
+        return self._store(self._after_training.set_decision(rule, X, y, left_out=left_out))
+
+    @property
+    def decision_rule(self) -> DecisionRule | None:
+        """The rule that ``set_decision`` set, or None."""
+        return vars(self).get("decision_rule_")
+
+    def decide(self, X: ArrayLike, abstention: Any = None) -> NDArray[Any]:
+        """Decide by the rule of ``set_decision``.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        abstention : optional
+            What stands for an abstention among ``classes_``. Default None: -1 beside numbers, "unknown" beside text.
+
+        Returns
+        -------
+        ndarray, shape [N]
+            Classes, as named in ``classes_``, and abstentions.
+
+        Raises
+        ------
+        ValueError
+            Without a rule, and if ``abstention`` is one of the classes.
+        """
+        return self._with_abstentions(self._after_training.decide(X), abstention)
+
+    def _with_abstentions(self, numbers: NDArray[np.int64], abstention: Any = None) -> NDArray[Any]:
+        """Return class names for class numbers [N], and for -1 what stands for an abstention."""
+        classes = self.classes_.tolist()
+        if abstention is None:
+            abstention = "unknown" if any(isinstance(name, str) for name in classes) else -1
+        if abstention in classes:
+            raise ValueError(f"abstention must be none of classes_, {listed(classes)}; found {abstention!r}")
+        # The last is number -1.
+        return np.array([*classes, abstention], dtype=object if self.classes_.dtype == object else None)[numbers]
 
     def fit_density(
         self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"
@@ -270,12 +398,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """What was fitted to this classifier, from the attributes that ``_store`` sets."""
         check_is_fitted(self)
         fitted = vars(self)
-        return FittedComponents(
-            self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_")
-        )
+        return FittedComponents(self, **{name: fitted.get(f"{name}_") for name in COMPONENTS})
 
     def _store(self, after_training: FittedComponents) -> Self:
-        """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
+        """Set the attributes ``density_``, ``calibration_`` and so on; delete those that are None."""
         for name, component in after_training.components().items():
             if component is None:
                 self.__dict__.pop(f"{name}_", None)
@@ -289,13 +415,34 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return X, checked_labels(y, self.classes_, soft=False).values, sample_weight
 
     def _uncalibrated_outputs(self, X: ArrayLike) -> dict[str, Any]:
-        uncalibrated = copy.copy(self)
-        uncalibrated.__dict__.pop("calibration_", None)
-        return uncalibrated._outputs(X)
+        return self._without("calibration_", "priors_")._outputs(X)
+
+    def _without_priors(self, X: ArrayLike) -> NDArray[Any]:
+        return self._without("priors_").predict_proba(X)
+
+    def _without(self, *attributes: str) -> Self:
+        other = copy.copy(self)
+        for name in attributes:
+            other.__dict__.pop(name, None)
+        return other
+
+    def _class_labels(self) -> Sequence[Any]:
+        return self.classes_.tolist()
+
+    def _left_out_outputs(
+        self, X: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
+        raise ValueError(
+            "left_out must be False but for a SimplexGaussianProcess() in closed form, which predicts training rows "
+            f"that are left out; found {type(self).__name__}. Hold rows out"
+        )
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         """Return class probabilities and, if any, the latents that they are read out of, and the readout."""
         return {"probabilities": self.predict_proba(X)}
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        raise NotImplementedError
 
     def _density_features(self, X: ArrayLike) -> NDArray[Any]:
         return checked_rows(self, X, reset=False)
@@ -312,7 +459,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
         Input: "features" [N, d]. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
-        ``conformalize`` "prediction_set" [N, n], after ``fit_density`` "familiarity" [N].
+        ``conformalize`` "prediction_set" [N, n], after ``set_decision`` "decision" [N] (as "class_id", -1 for
+        abstentions), after ``fit_density`` "familiarity" [N].
         ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
         that ends in a classifier.
 
@@ -357,9 +505,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Return the owner of the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
 
     def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Apply the classifier's calibration, if it has one, to class probabilities."""
-        calibration = self._after_training.calibration
-        return p if calibration is None else calibration.apply_probabilities(p)
+        """Apply the classifier's calibration and class frequencies, if it has them, to class probabilities."""
+        return self._after_training.apply_probabilities(p)
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""

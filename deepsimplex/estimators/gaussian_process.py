@@ -22,6 +22,7 @@ from deepsimplex.estimators.label_process import INDUCING, LabelPosterior, Label
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
+from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import Readout
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
@@ -503,6 +504,19 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         if len(labels) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels)}")
         return ArraySamples(features, labels.values, check_sample_weight(sample_weight, len(features)))
+
+    def _left_out_outputs(
+        self, X: Any, y: Any, most: int | None = None, seed: int = 0
+    ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
+        if not self._is_closed_form:
+            return super()._left_out_outputs(X, y)
+        X, labels, _ = self._labeled_arrays(X, y, None)
+        posterior = self._label_posterior
+        features = posterior.features(np.asarray(readable_rows(self, X, reset=False), np.float64))
+        return left_out_outputs(posterior.head, self._readout, features, labels, None, most, seed)
+
+    def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
+        return self._label_posterior.without(features, influence, residuals), self._readout
 
     def _changed(self, cause: str, posterior: LabelPosterior) -> Self:
         """Replace the posterior, and remove what was fitted to the one before."""

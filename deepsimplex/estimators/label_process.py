@@ -146,6 +146,10 @@ class LabelPosterior(tf.Module):
         latent = self.head(self.features(tf.cast(x, precise_dtype())))
         return {name: tf.cast(part, precise_dtype()) for name, part in latent.items()}
 
+    def without(self, x: Any, influence: Any, residuals: Any) -> Any:
+        """Return latent means [N, m, L] of features x [N, d] without each of m rows: see ``ClosedFormHead.without``."""
+        return self.head.without(self.features(tf.cast(x, precise_dtype())), influence, residuals)
+
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features X [N, d]."""
         return self.head.predict(self.features(X))

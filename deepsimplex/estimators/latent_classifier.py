@@ -141,7 +141,7 @@ class LatentClassifier(CalibratedClassifier):
 
     def _log_probabilities(self, X: ArrayLike) -> NDArray[np.float64]:
         """Compute logarithms in log space, where they have no floor, unless a calibration maps probabilities."""
-        if self._after_training.maps_probabilities:
+        if self._after_training.probability_maps:
             return self._calibrated_logarithms(np.concatenate([*self._read(X)]))
         return np.concatenate([*self._read(X, log=True)])
 
@@ -195,11 +195,10 @@ class LatentClassifier(CalibratedClassifier):
         ValueError
             If a calibration maps the probabilities: only latent scaling keeps intervals.
         """
-        if self._after_training.maps_probabilities:
-            calibration = self._after_training.calibration
+        if maps := self._after_training.probability_maps:
             raise ValueError(
-                f"class_intervals are those of probabilities as read out of latents, which {calibration!r} maps "
-                "to others: calibrate with method='latent', or calibrate(None)"
+                f"class_intervals are those of probabilities as read out of latents, which {maps[0]!r} maps "
+                "to others: calibrate with method='latent', or calibrate(None), without set_priors"
             )
         latent = self.predict_latent(X)
         return self._readout.intervals(latent, level)

@@ -1,7 +1,11 @@
-"""Learning Vector Quantization as scikit-learn classifiers: LVQ1 and LVQ2 by Hebbian steps; GLVQ and GMLVQ."""
+"""Learning Vector Quantization as scikit-learn classifiers: LVQ1 and LVQ2 by Hebbian steps; GLVQ, GMLVQ and LGMLVQ."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from deepsimplex.estimators.prototype_classifier import PrototypeClassifier
 from deepsimplex.prototypes import PrototypeFit, fit_glvq, fit_gmlvq, fit_lvq
@@ -13,8 +17,9 @@ class LVQ1(PrototypeClassifier):
 
     Parameters
     ----------
-    prototypes_per_class : int
-        A class with fewer distinct samples gets as many as those. Default 1.
+    prototypes_per_class : int, mapping or sequence of int
+        One number for all classes; numbers by class name, 1 for those that are left out; or one for each of
+        ``classes_``, in their order. A class with fewer distinct samples gets as many as those. Default 1.
     initialization : {"means", "samples", "k-means++"}
         See ``deepsimplex.prototypes.initial_prototypes``. Default "means", less sensitive to outliers than
         samples, which the thesis draws.
@@ -177,7 +182,7 @@ class GLVQ(PrototypeClassifier):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GMLVQ(PrototypeClassifier):
+class GMLVQ(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrototypeClassifier):
     """Generalized matrix LVQ: GLVQ that also learns the metric of its distances, ||Omega (x - w)||^2.
 
     Parameters
@@ -209,6 +214,8 @@ class GMLVQ(PrototypeClassifier):
     that (``deepsimplex.prototypes.fit_gmlvq``); regularization=0 gives the thesis's cost. Relevances of correlated
     features may be large and cancel out. Probabilities: see ``LVQ1``.
 
+    ``transform`` maps rows to Omega x: of ``rank=2`` a plane in which squared distances to the prototypes decide.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -216,6 +223,8 @@ class GMLVQ(PrototypeClassifier):
     >>> classifier = GMLVQ().fit(X[::2], y[::2])
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.95), classifier.relevance_.argsort()[-2:].tolist()
     (True, [3, 2])
+    >>> GMLVQ(rank=2).fit_transform(X, y).shape
+    (150, 2)
     """
 
     rank: int | None = None
@@ -228,3 +237,60 @@ class GMLVQ(PrototypeClassifier):
     def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
         parameters = self._parameters("rank", "regularization", "activation", "steepness", "max_iter", "tol")
         return fit_gmlvq(X, y, W, labels, **parameters, **options)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.omega_)
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Map rows [N, d] by the metric, [N, m]: Omega times the scaled features."""
+        return self._scaled(X) @ self.omega_.T
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LGMLVQ(PrototypeClassifier):
+    """Local GMLVQ: every prototype has a metric of its own, so that borders between classes may be curved.
+
+    Parameters
+    ----------
+    prototypes_per_class, initialization, rank, activation, steepness, max_iter, tol, scale_features
+    class_weight, classes, random_state
+        See ``GMLVQ``.
+    regularization : float
+        As for ``GMLVQ``; the penalty on lost directions is the mean of the metrics'. Default 8.
+
+    Attributes
+    ----------
+    classes_, prototypes_, prototype_labels_, wins_, temperature_, objective_, n_iter_, n_features_in_
+        See ``GMLVQ``.
+    omega_ : ndarray, shape [P, m, d]
+        The matrix of every prototype, for scaled features; squares of the entries of one sum to one on average.
+    relevance_ : ndarray, shape [P, d]
+        Contribution of every feature to the distances of every prototype.
+
+    Notes
+    -----
+    Schneider, Biehl, Hammer: *Adaptive Relevance Matrices in Learning Vector Quantization*, 2009. It has P times the
+    parameters of ``GMLVQ``, which fewer rows determine. Probabilities: see ``LVQ1``; but far from all
+    prototypes the class is that of the metric that is shortest in that direction, and not undecided.
+
+    Examples
+    --------
+    Two classes that cross each other at right angles, which one metric for both cannot tell apart:
+
+    >>> y = np.arange(400) % 2
+    >>> X = np.random.default_rng(0).normal(size=(400, 2)) * np.where(y[:, None] == [0, 1], 4.0, 0.5)
+    >>> bool(LGMLVQ().fit(X, y).score(X, y) > GMLVQ().fit(X, y).score(X, y) + 0.2)
+    True
+    """
+
+    rank: int | None = None
+    regularization: float = 8.0
+    activation: Literal["sigmoid", "linear"] = "sigmoid"
+    steepness: float = 2.0
+    max_iter: int = 200
+    tol: float = 1e-6
+
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
+        parameters = self._parameters("rank", "regularization", "activation", "steepness", "max_iter", "tol")
+        return fit_gmlvq(X, y, W, labels, local=True, **parameters, **options)

@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import kernels
-from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.validation import check_flag, check_whole
+from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.validation import check_flag, check_number, check_whole
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
     Callback,
@@ -65,7 +65,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     """
 
     # Arguments of all constructors; subclasses add others.
-    prototypes_per_class: int = 1
+    prototypes_per_class: int | Mapping[Any, int] | Sequence[int] = 1
     _: KW_ONLY
     initialization: Initialization = "means"
     scale_features: bool = True
@@ -120,16 +120,14 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             numbers = y_checked.values
             if numbers.ndim == 2:
                 raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
-            check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
+            counts = self._prototype_counts()
             rng = np.random.default_rng(seed_of(self.random_state))
             scaler = StandardScaler().fit(features, sample_weight=weights)
             self.center_, self.width_ = scaler.mean_, scaler.scale_
             if not check_flag(self.scale_features, "scale_features"):
                 self.width_ = np.ones_like(scaler.mean_)
             scaled = self._scale(features)
-            W, labels = initial_prototypes(
-                scaled, numbers, self.prototypes_per_class, self.initialization, rng, weights
-            )
+            W, labels = initial_prototypes(scaled, numbers, counts, self.initialization, rng, weights)
 
             def report(state: PrototypeFit) -> None:
                 assert callback is not None
@@ -143,6 +141,21 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         self._report_end(callback)
         self._warn_of_idle_prototypes()
         return self
+
+    def _prototype_counts(self) -> list[int]:
+        """Return the number of prototypes of every class, [n], in the order of ``classes_``."""
+        given, classes = self.prototypes_per_class, self.classes_.tolist()
+        if isinstance(given, Mapping):
+            if unknown := [name for name in given if name not in classes]:
+                raise ValueError(f"prototypes_per_class must name classes, {listed(classes)}; found {unknown[0]!r}")
+            given = [given.get(name, 1) for name in classes]
+        elif not np.iterable(given):
+            given = [given] * len(classes)
+        if len(given) != len(classes):
+            raise ValueError(
+                f"prototypes_per_class must be a number or {len(classes)}, one for each of classes_; found {len(given)}"
+            )
+        return [check_whole(number, "prototypes_per_class", 1) for number in given]
 
     def _warn_of_idle_prototypes(self) -> None:
         idle = self.wins_ == 0
@@ -218,8 +231,13 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _served_scores(self, X: Any) -> Any:
         """Compute ``_scores`` in TensorFlow; those of classes without prototypes have no meaning."""
-        omega = getattr(self, "omega_", np.eye(self.n_features_in_))
-        distances = kernels.squared_distances(tf.matmul(X, omega.T), self._scale(self.prototypes_) @ omega.T)
+        omega: NDArray[Any] = getattr(self, "omega_", np.eye(self.n_features_in_))
+        W = self._scale(self.prototypes_)
+        if omega.ndim == 3:
+            Z = tf.reshape(tf.matmul(X, omega.reshape(-1, omega.shape[2]).T), (-1, *omega.shape[:2]))
+            distances = tf.reduce_sum(tf.square(Z - np.einsum("pmd,pd->pm", omega, W)), axis=2)
+        else:
+            distances = kernels.squared_distances(tf.matmul(X, omega.T), W @ omega.T)
         table = members(self._labels, len(self.classes_))
         nearest = tf.reduce_min(tf.gather(distances, table, axis=1), axis=2)
         return (
@@ -229,9 +247,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._scores(X)
-        return (
-            self._calibrated_logarithms(softmax(scores, axis=1)) if self._after_training.maps_probabilities else scores
-        )
+        return self._calibrated_logarithms(softmax(scores, axis=1)) if self._after_training.probability_maps else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class of every row, shape [N]."""
@@ -260,6 +276,38 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             return scores[:, 1] - scores[:, 0]
         return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)
 
+    def relative_similarity(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Compute (d_K - d_J) / (d_K + d_J), [N], of the nearest prototype J and the nearest of another class K.
+
+        It is 0 on the border between classes and far from all prototypes, and 1 at a prototype; d are squared
+        distances.
+        """
+        nearest, _ = nearest_of_classes(self._distances(self._scaled(X)), self._labels, len(self.classes_))
+        return relative_scores(nearest).max(axis=1)
+
+    def predict_or_reject(self, X: ArrayLike, threshold: float = 0.1) -> NDArray[Any]:
+        """Predict the class of every row, or reject it where ``relative_similarity`` is below a threshold.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        threshold : float
+            From 0, nothing is rejected, to 1. Default 0.1. ``calibration.RiskControl`` with ``set_decision`` chooses a
+            threshold of probability for a bound on the errors instead.
+
+        Returns
+        -------
+        ndarray, shape [N]
+            Classes, as named in ``classes_``; for rejected rows -1 beside numbers, "unknown" beside text.
+
+        Notes
+        -----
+        Fischer, Hammer, Wersing: *Efficient Rejection Strategies for Prototype-Based Classification*, 2015.
+        """
+        check_number(threshold, "threshold", least=0, most=1)
+        numbers = np.argmax(self._calibrated_scores(self._scaled(X)), axis=1)
+        return self._with_abstentions(np.where(self.relative_similarity(X) < threshold, -1, numbers))
+
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
         """Find the k nearest prototypes of every row, and their weight in the decision.
 
@@ -286,5 +334,5 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
 
 def _relevance(omega: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Diagonal of Omega^T Omega."""
-    return np.sum(np.square(omega), axis=0)
+    """Diagonal of Omega^T Omega, [d], or of every prototype's, [P, d]."""
+    return np.sum(np.square(omega), axis=-2)

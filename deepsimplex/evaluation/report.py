@@ -25,14 +25,14 @@ from deepsimplex.evaluation.bootstrap import (
     checked_groups,
     resample,
 )
-from deepsimplex.evaluation.class_scores import (
+from deepsimplex.evaluation.json_values import JSONResult, text_table
+from deepsimplex.evaluation.labeled_predictions import labeled_predictions, predicts
+from deepsimplex.evaluation.one_versus_rest import (
     CLASS_MEANS,
     ClassScores,
     prepare_class_scores,
     resampled_class_scores,
 )
-from deepsimplex.evaluation.json_values import JSONResult, text_table
-from deepsimplex.evaluation.labeled_predictions import labeled_predictions, predicts
 
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 """The parts of the Brier score, in the order of ``BrierDecomposition``."""
@@ -282,7 +282,8 @@ def report(
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
     if predicts(y):
-        y, p, classes = labeled_predictions(y, p, classes=classes)
+        y, p, known = labeled_predictions(y, p, classes=classes)
+        classes = known.tolist()
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
     names = check_class_names(classes, probabilities.shape[1])
     if sets is not None and np.shape(sets) != probabilities.shape:

@@ -1,8 +1,9 @@
 """Experiments: from a configuration to a run folder with a trained, evaluated and exported classifier; reports."""
 
 from deepsimplex.experiments.commands import evaluate, export, make_targets, train
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, folder_config, load_config
 from deepsimplex.experiments.finished_runs import Run, read_run, read_runs
+from deepsimplex.experiments.new_data import FilePredictions, evaluate_on, predict_files
 from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder
@@ -10,6 +11,7 @@ from deepsimplex.experiments.saved_predictions import Predictions, load_predicti
 
 __all__ = [
     "ConfigurationError",
+    "FilePredictions",
     "PageSection",
     "PageTable",
     "Predictions",
@@ -17,10 +19,13 @@ __all__ = [
     "RunConfig",
     "RunFolder",
     "evaluate",
+    "evaluate_on",
     "export",
+    "folder_config",
     "load_config",
     "load_predictions",
     "make_targets",
+    "predict_files",
     "read_run",
     "read_runs",
     "save_predictions",

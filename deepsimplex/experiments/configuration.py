@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,14 +28,18 @@ from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.parameters import check_arguments
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
-from deepsimplex.calibration.conformal_sets import ConformalMethod
+from deepsimplex.calibration.conformal_sets import ConformalMethod, least_samples
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.network import DEFAULT_TARGET
+from deepsimplex.datasets.image_files import list_images, read_files
+from deepsimplex.datasets.image_lists import is_image_list, listed_files
+from deepsimplex.datasets.tables import read_table
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
+LONGEST_SIDE, MOST_LOOKED_AT, COVERAGE = 64, 50, 0.9  # of configurations without a file
 LARGEST_BYTES, MOST_LEVELS = 2**16, 50  # limits of a configuration file
 
 
@@ -151,6 +156,9 @@ class CalibrationConfig(_Section):
         default=None, gt=0, lt=1, description="of SimplexClassifier.conformalize; null for no sets of classes"
     )
     sets: Annotated[ConformalMethod, _if_empty(SETS)] = Field(default=SETS, description="the method of conformalize")
+    unknown: Annotated[bool, _if_empty(False)] = Field(
+        default=False, description="fit the score of unknown samples, SimplexClassifier.fit_unknown"
+    )
 
 
 class DistancesConfig(_Section):
@@ -201,9 +209,10 @@ class RunConfig(_Section):
 
     @model_validator(mode="after")
     def _calibration_has_samples(self) -> Self:
-        for name in ("method", "coverage"):
+        is_closed_form = (self.model.head or {}).get("name") == "closed_form"  # which has left-out samples
+        for name in ("method", "coverage", *(() if is_closed_form else ("unknown",))):
             value = getattr(self.calibration, name)
-            if value is not None and self.data.validation_fraction == 0:
+            if value not in (None, False) and self.data.validation_fraction == 0:
                 shown = value["name"] if isinstance(value, dict) else value
                 raise ValueError(
                     f"calibration.{name} {shown} is fitted to validation samples: data.validation_fraction must be "
@@ -258,15 +267,99 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     content = read_yaml(file.read_bytes(), str(file))
     if not isinstance(content, dict):
         raise ConfigurationError(f"{file} must hold keys and values; found {type(content).__name__}")
+    return _checked(content, overrides, str(file), file.resolve().parent)
+
+
+def _checked(content: dict[str, Any], overrides: Sequence[str], name: str, *folders: Path) -> RunConfig:
+    """Apply overrides and validate; ``folders`` and the working folder may hold modules of members."""
     for override in overrides:
         _apply(content, override)
-    for folder in (str(file.resolve().parent), os.getcwd()):
+    for folder in (*map(str, folders), os.getcwd()):
         if folder not in sys.path:
             sys.path.append(folder)
     try:
         return RunConfig.model_validate(content)
     except ValidationError as error:
-        raise ConfigurationError(f"{file}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
+        raise ConfigurationError(f"{name}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
+
+
+def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Make a configuration for images without a YAML file, by their number and sizes.
+
+    A convolutional network is trained on images of the size of most of them, at most 64 pixels a side, in gray if all
+    are gray. A fifth of the training samples validates; the density and the score of unknown samples are fitted, and
+    the probabilities calibrated; sets of classes with a coverage of 0.9 too, where there are enough samples.
+
+    Parameters
+    ----------
+    data : path-like
+        A folder of images by class or a .csv file that lists them, as in ``datasets.load``; or a name of it.
+    overrides : sequence of str
+        As in ``load_config``.
+
+    Returns
+    -------
+    RunConfig
+        Named after the folder; ``as_yaml`` writes it as a file to go on from.
+
+    Raises
+    ------
+    ConfigurationError
+        As ``load_config``, and for tables, whose columns a configuration must prepare.
+
+    Examples
+    --------
+    >>> folder_config("digits", ["training.epochs=3"]).model.backbone["name"]
+    'cnn'
+    """
+    place = Path(data).expanduser()
+    is_table = place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
+    if is_table:
+        raise ConfigurationError(
+            f"{data} must be a folder of images by class, or list images in a column 'file': a table needs a YAML file"
+        )
+    name = (
+        re.sub(r"[^A-Za-z0-9_.-]", "_", (place.resolve() if place.exists() else place).stem).lstrip("_.-") or "images"
+    )
+    files = _image_files(place)
+    options: dict[str, Any] = {}
+    if files:
+        size, color = _usual_size_and_color(files)
+        options = {"image_size": size, "color": color}
+    small = not files or max(size) < 48
+    validated = int(0.2 * 0.8 * len(files)) if files else least_samples(COVERAGE) * 2
+    content: dict[str, Any] = {
+        "name": name,
+        "data": {"name": os.fspath(data), "options": options, "validation_fraction": 0.2},
+        "model": {"backbone": {"name": "cnn", "filters": [32, 64] if small else [32, 64, 128], "dropout": 0.2}},
+        "training": {"epochs": 30, "schedule": "cosine"},
+        "calibration": {
+            "density": "nearest_neighbors",
+            "method": "temperature",
+            "coverage": COVERAGE if validated // 2 >= least_samples(COVERAGE) else None,
+            "unknown": True,
+        },
+    }
+    return _checked(content, overrides, f"configuration for {data}")
+
+
+def _image_files(place: Path) -> list[Path]:
+    """Return the image files of a folder or a list; none of data by name and of archives."""
+    if place.is_dir():
+        return list_images(place)[0]
+    return listed_files(place, read_table(place, "file")) if place.suffix.lower() == ".csv" and place.is_file() else []
+
+
+def _usual_size_and_color(files: Sequence[Path]) -> tuple[list[int], str]:
+    """Return the median (height, width) of some images, scaled to at most 64 pixels a side, and their color."""
+    some = files[:: -(-len(files) // MOST_LOOKED_AT)]
+    images = [image.pixels for image in read_files(some, None, "rgb") if image.pixels is not None]
+    if not images:
+        raise ConfigurationError(f"files must be images; none of {len(some)} such as {some[0]} can be read")
+    height, width = np.median([image.shape[:2] for image in images], axis=0)
+    factor = min(1.0, LONGEST_SIDE / max(height, width))
+    is_gray = all((image[..., :1] == image).all() for image in images)
+    return [max(1, round(side * factor)) for side in (height, width)], "grayscale" if is_gray else "rgb"
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -301,6 +394,20 @@ def read_yaml(text: str | bytes, name: str) -> Any:
         return yaml.load(text, _PlainLoader)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
         raise ConfigurationError(f"{name} is not readable as YAML: {' '.join(str(error).split())}") from error
+
+
+def read_options(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the values of "key=value" texts by key, read as YAML; dots nest keys.
+
+    Examples
+    --------
+    >>> read_options(["image_size=[32, 32]", "color=rgb"])
+    {'image_size': [32, 32], 'color': 'rgb'}
+    """
+    content: dict[str, Any] = {}
+    for override in overrides:
+        _apply(content, override)
+    return content
 
 
 def _apply(content: dict[str, Any], override: str) -> None:

@@ -193,6 +193,33 @@ def _finished(path: Path) -> RunFolder:
     return folder
 
 
+def trained_model(path: str | os.PathLike[str]) -> Path:
+    """Return the .keras file at a path, of a run folder, or of the newest run of a name that has one.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is none; the message names the nearest runs.
+
+    Examples
+    --------
+    >>> trained_model("runs/digits")  # doctest: +SKIP
+    PosixPath('runs/digits/001/model.keras')
+    """
+    place = Path(path).expanduser()
+    if place.is_file():
+        return place
+    if not place.exists():
+        raise FileNotFoundError(_no_such_run(place))
+    models = [run.model for run in (RunFolder(place), *reversed(RunFolder.below(place))) if run.model.is_file()]
+    if not models:
+        raise FileNotFoundError(
+            f"model {str(place)!r} is neither a .keras file nor a run folder, such as runs/digits/001, with a trained "
+            f"model{_there_are(_names_below(place))}"
+        )
+    return models[0]
+
+
 def _names_below(parent: Path) -> list[str]:
     """Return the run folders, folders of names with runs in them, and .npz files in a folder."""
     return sorted(

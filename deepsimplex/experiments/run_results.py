@@ -14,6 +14,8 @@ from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
 
+REJECTED = 0.05  # share of known samples that count as unknown
+
 
 def write_results(
     model: SimplexClassifier,
@@ -70,12 +72,7 @@ def _evaluate(
     missing: dict[str, str],
 ) -> dict[str, Any]:
     """Return and log the scores of test samples, and write pictures and predictions."""
-    sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
-    report = evaluation.report(split.y_test, probabilities, sets=sets)
-    scores = report.as_dict()
-    if model.density is not None:
-        unfamiliar = model.familiarity(split.x_test, batch_size=BATCH) < UNFAMILIAR
-        scores["unfamiliar_share"] = float(unfamiliar.mean())
+    report, scores = scores_of(model, split.x_test, split.y_test, probabilities)
     with recording_failure(missing, "figures"):
         _draw(split, probabilities, folder)
     save_test_predictions(model, split, probabilities, folder)
@@ -83,9 +80,25 @@ def _evaluate(
     return scores
 
 
+def scores_of(
+    model: SimplexClassifier, x: np.ndarray, y: np.ndarray, probabilities: np.ndarray
+) -> tuple[evaluation.Report, dict[str, Any]]:
+    """Return the report of samples, and its scores with the shares of unfamiliar and of unknown samples."""
+    sets = None
+    if model.prediction_sets is not None and not len(model.prediction_sets.groups_):
+        sets = model.prediction_sets.predict(probabilities)
+    report = evaluation.report(y, probabilities, sets=sets)
+    scores = report.as_dict()
+    if model.density is not None:
+        scores["unfamiliar_share"] = float((model.familiarity(x, batch_size=BATCH) < UNFAMILIAR).mean())
+    if model.unknown is not None:
+        scores["unknown_share"] = float((model.unknown_score(x, batch_size=BATCH) > 1.0 - REJECTED).mean())
+    return report, scores
+
+
 def save_test_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
-    # Probabilities calibrated after the readout are not the readout of the latents.
-    read_out = model.calibration is None or not model.calibration.maps_probabilities
+    # Probabilities that are mapped after the readout are not the readout of the latents.
+    read_out = not model.after_training.probability_maps
     save_predictions(
         folder.test_predictions,
         split.y_test,

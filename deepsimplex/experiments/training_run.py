@@ -13,6 +13,7 @@ from deepsimplex import datasets
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.datasets.splits import split_rows
 from deepsimplex.experiments.backup import Backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, recording_failure
@@ -35,22 +36,43 @@ class Split:
     x_test: np.ndarray
     y_test: np.ndarray
     class_names: list[str]
+    groups: np.ndarray | None = None  # of the training samples
+    groups_test: np.ndarray | None = None
 
 
 def load_split(config: RunConfig) -> Split:
     """Load the data of a configuration, shuffle them by its seed and hold the validation samples out."""
     data = datasets.load(config.data.name, **config.data.options)
     (x, y), (x_test, y_test) = data
+    if not len(x_test):
+        raise ConfigurationError(
+            f"{data.name} must have test samples; found none: data.options.test_fraction must not be 0"
+        )
     order = np.random.default_rng(config.seed).permutation(len(x))[: config.data.limit]
     fraction = config.data.validation_fraction
-    held_out = round(fraction * len(order))
-    if held_out == len(order) or (fraction > 0 and held_out == 0):
-        raise ConfigurationError(
-            f"data.validation_fraction {fraction} of {len(order)} samples leaves {len(order) - held_out} for training "
-            f"and {held_out} for validation; both need at least one (0 holds none out)"
-        )
-    validation, training = order[:held_out], order[held_out:]
-    return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
+    by_row = [None if values is None else values[order] for values in (data.groups, data.time)]
+    if fraction > 0 and any(values is not None for values in by_row):
+        rows = split_rows(y[order], fraction, config.seed, f"training samples of {data.name}", *by_row)
+        training, validation = (order[half] for half in rows)
+    else:
+        held_out = round(fraction * len(order))
+        if held_out == len(order) or (fraction > 0 and held_out == 0):
+            raise ConfigurationError(
+                f"data.validation_fraction {fraction} of {len(order)} samples leaves {len(order) - held_out} for "
+                f"training and {held_out} for validation; both need at least one (0 holds none out)"
+            )
+        validation, training = order[:held_out], order[held_out:]
+    return Split(
+        x[training],
+        y[training],
+        x[validation],
+        y[validation],
+        x_test,
+        y_test,
+        list(data.class_names),
+        None if data.groups is None else data.groups[training],
+        data.groups_test,
+    )
 
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
@@ -117,6 +139,7 @@ def fit(
             validation_data=validation,
             verbose=0 if folder is None else (1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
             callbacks=callbacks,
+            groups=split.groups if model.head.is_closed_form else None,
         )
 
 
@@ -153,7 +176,8 @@ def fit_after_training(
 
     Those that it has are replaced. Returns why something cannot be fitted, by its key of the configuration.
     """
-    fitted = [model.prediction_sets, model.calibration, model.density]
+    is_closed_form = model.head.is_closed_form  # its fit has fitted the score of unknown samples
+    fitted = [model.prediction_sets, model.calibration, model.density, None if is_closed_form else model.unknown]
     model.conformalize(None).calibrate(None).fit_density(None)  # in this order, none removes another with a warning
     held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in _held_out(config, split))
     options: dict[str, Any] = {"batch_size": BATCH}
@@ -163,12 +187,16 @@ def fit_after_training(
         "method": (config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
         "coverage": (config.calibration.coverage, lambda share: model.conformalize(*for_sets, share, sets, **options)),
     }
+    if not is_closed_form:
+        model.fit_unknown(None)
+        unknown = config.calibration.unknown or None
+        steps["unknown"] = unknown, lambda _: model.fit_unknown(split.x_validation, **options)
     missing: dict[str, str] = {}
     for name, (value, step) in steps.items():
         if value is not None:
             with recording_failure(missing, f"calibration.{name}"):
                 step(value)
-    components = [model.density, model.calibration, model.prediction_sets]
+    components = [model.density, model.calibration, model.prediction_sets, None if is_closed_form else model.unknown]
     if any(component is not None for component in (*fitted, *components)):
         model.save(folder.model)
     if model.density is not None:
@@ -177,6 +205,8 @@ def fit_after_training(
         log(f"calibrated on {len(held_out[0])} validation samples: {model.calibration!r}")
     if model.prediction_sets is not None:
         log(f"sets of classes from {len(for_sets[0])} validation samples: {model.prediction_sets!r}")
+    if config.calibration.unknown and model.unknown is not None:
+        log("score of unknown samples: fitted to samples that were left out of training")
     return missing
 
 
@@ -205,5 +235,6 @@ def check_coverage(config: RunConfig, split: Split) -> None:
 def not_fitted(model: SimplexClassifier, config: RunConfig) -> list[str]:
     """Return the keys of the configuration whose density, calibration or sets a model lacks."""
     components = {"density": model.density, "method": model.calibration, "coverage": model.prediction_sets}
+    components["unknown"] = model.unknown
     wanted = config.calibration.model_dump()
-    return [f"calibration.{key}" for key, fit in components.items() if fit is None and wanted[key] is not None]
+    return [f"calibration.{key}" for key, fit in components.items() if fit is None and wanted[key] not in (None, False)]

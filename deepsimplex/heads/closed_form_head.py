@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
+from scipy.spatial import cKDTree
 
 from deepsimplex import kernels
 from deepsimplex._utils.messages import warn_caller
@@ -264,16 +265,52 @@ class ClosedFormHead(Head):
         Raises
         ------
         ValueError
-            For a head that is not solved, and as ``solve``.
+            For a head that is not solved, for a sample that it was not solved with, and as ``solve``.
         """
-        regression, parts, counts = self.regression, [], []
+        regression, parts = self.regression, []
+        counts: list[NDArray[np.bool_]] = []
+        self._check_signatures("leave_out")
+        known = cKDTree(self.signatures)
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), backbone):
+            distances, _ = known.query(self._signatures(features, labels), p=np.inf)
+            if (other := distances > _TOLERANCE * np.linalg.norm(features, axis=1)).any():
+                raise _unknown_row(sum(len(rows) for rows in counts) + int(np.argmax(other)))
             counts.append(counted)
             Y = one_hot(labels, self.num_classes)
             parts.append((*regression.leave_out(regression.basis(features), Y), Y))
         mean, variance, Y = (np.concatenate(column) for column in zip(*parts, strict=True))
         scale = np.hypot(float(self.unit) * np.sqrt(variance[:, None]), self.scale_floor)
         return LeftOutLatents(mean @ self._positions, scale, Y, np.flatnonzero(np.concatenate(counts)), [])
+
+    def influence(
+        self, x: Any, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return what ``without`` needs to leave samples out, features [m, d] that the head was solved with.
+
+        Returns
+        -------
+        influence : ndarray, shape [M, m]
+        residuals : ndarray, shape [m, L]
+        """
+        regression, parts = self.regression, []
+        for features, labels, _ in self._features(_labeled(x, y, sample_weight), None):
+            Y, basis = one_hot(labels, self.num_classes), regression.basis(features)
+            mean, _ = regression.leave_out(basis, Y)
+            residuals = (Y - Y.sum(axis=1, keepdims=True) * mean) @ self._positions
+            parts.append((regression.influence(basis[0]).T, residuals))
+        influence, residuals = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return influence.T, residuals
+
+    def without(self, features: Any, influence: Any, residuals: Any) -> Any:
+        """Return latent means [N, m, L] of features, a tensor [N, d], as if each of m samples were not among the rows.
+
+        ``influence`` and ``residuals`` are what the method ``influence`` returns.
+        """
+        k, *_ = self._kernel_values(features)
+        used = k[:, : len(influence)]  # the head may have room for more inducing rows
+        influence, residuals, weights = (ops.cast(array, k.dtype) for array in (influence, residuals, self.loc_weights))
+        leverage = ops.matmul(used, influence)
+        return ops.matmul(k, weights)[:, None, :] - leverage[:, :, None] * residuals
 
     @property
     def num_rows(self) -> int:
@@ -357,18 +394,14 @@ class ClosedFormHead(Head):
             For a head that is not solved, for a sample that it was not solved with, and for all its samples.
         """
         regression, signatures = self.regression, self.signatures
-        if len(signatures) != regression.num_rows:
-            raise ValueError(
-                "forget recognizes samples by what get_weights of a head alone does not hold: copy the head by a file, "
-                "or by get_weights of its classifier"
-            )
+        self._check_signatures("forget")
         changes: _Changes | None = []
         for features, labels, _ in self._features(_labeled(x, y, sample_weight), backbone):
             tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
                 if not len(distances) or distances.min() > tolerance[row]:
-                    raise ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
+                    raise _unknown_row(row)
                 signatures = np.delete(signatures, distances.argmin(), axis=0)
             changes = _change(regression, features, one_hot(labels, self.num_classes), changes, sign=-1)
             U = regression.kernel.transform(features)
@@ -383,6 +416,13 @@ class ClosedFormHead(Head):
         self.signatures = signatures
         self._set_weights(regression, float(self.unit), changes)
         return self
+
+    def _check_signatures(self, method: str) -> None:
+        if len(self.signatures) != self.regression.num_rows:
+            raise ValueError(
+                f"{method} recognizes samples by what get_weights of a head alone does not hold: copy the head by a "
+                "file, or by get_weights of its classifier"
+            )
 
     def with_inducing(self, inducing: int) -> "ClosedFormHead":
         """Return a copy of a solved head with room for another number of inducing rows, at least as many as it has."""
@@ -509,33 +549,28 @@ class ClosedFormHead(Head):
         super().load_own_variables(arrays)
         self.signatures = np.asarray(store["signatures"])
 
-    def call(self, features: Any) -> dict[str, Any]:
-        # features: [N, d]
+    def _kernel_values(self, features: Any) -> tuple[Any, Any, str]:
+        """Return kernel values [N, M] of features [N, d] and inducing rows, variances [N], and the working dtype."""
         dtype = precise_dtype()
-        numbers, center, scale, squares, loc_weights, sums, unit = (
-            ops.cast(weight, dtype)
-            for weight in (
-                self.kernel_numbers,
-                self.center,
-                self.feature_scale,
-                self.squares,
-                self.loc_weights,
-                self.reduction_sums,
-                self.unit,
-            )
-        )
+        weights = (self.kernel_numbers, self.center, self.feature_scale, self.squares)
+        numbers, center, scale, squares = (ops.cast(weight, dtype) for weight in weights)
         kernel = FeatureKernel(numbers[:4], numbers[4], numbers[5], numbers[6], numbers[7], center, scale, 1.0)
         U = kernel.transform(ops.cast(features, dtype))
         working = dtype if self._working_dtype == "float64" else "float32"
         products = ops.cast(ops.matmul(ops.cast(U, working), ops.cast(self.points, working)), dtype)
-        k = kernel.of_products(U, products, squares, working)  # [N, M]
+        return kernel.of_products(U, products, squares, working), kernel.variance(U), working
+
+    def call(self, features: Any) -> dict[str, Any]:
+        # features: [N, d]
+        k, variance, working = self._kernel_values(features)
+        dtype = k.dtype
+        loc_weights, sums, unit = (ops.cast(w, dtype) for w in (self.loc_weights, self.reduction_sums, self.unit))
         # With k = m + c, m the mean, k^T Q k = m^2 1^T Q 1 + 2 m 1^T Q c + c^T Q c: in single precision c alone.
         m = ops.mean(k, axis=1, keepdims=True)
         c = k - m
         reduced = ops.cast(ops.matmul(ops.cast(c, working), ops.cast(self.reduction, working)), dtype)
         reduction = ops.sum(sums * m**2 + (2.0 * sums * m + reduced) * c, axis=1)
-        variance = kernel.variance(U) - reduction
-        variance = unit**2 * ops.maximum(variance, 0.0)[:, None]
+        variance = unit**2 * ops.maximum(variance - reduction, 0.0)[:, None]
         loc = ops.cast(ops.matmul(k, loc_weights), self._output_dtype)
         return {"loc": loc, "scale": ops.cast(ops.sqrt(variance + self.scale_floor**2), self._output_dtype)}
 
@@ -543,6 +578,33 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def left_out_outputs(
+    head: Any,
+    readout: Any,
+    features: NDArray[Any],
+    labels: NDArray[np.int64],
+    sample_weight: ArrayLike | None,
+    most: int | None,
+    seed: int,
+) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
+    """Return outputs of a classifier for features that its head was solved with, each left out, and their labels.
+
+    With ``most``, for as many of them at random, and what ``influence`` returns for these.
+    """
+    if most is not None and len(labels) > most:
+        rows = np.random.default_rng(seed).permutation(len(labels))[:most]
+        features, labels = np.asarray(features)[rows], labels[rows]
+        sample_weight = None if sample_weight is None else np.asarray(sample_weight)[rows]
+    left_out = head.leave_out(features, labels, sample_weight=sample_weight)
+    latent = LatentGaussian(left_out.loc, left_out.scale)
+    outputs = {"probabilities": np.asarray(readout(latent.as_dict())), "latent": latent, "readout": readout}
+    return outputs, labels, None if most is None else head.influence(features, labels, sample_weight=sample_weight)
+
+
+def _unknown_row(row: int) -> ValueError:
+    return ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
 
 
 def _resized(name: str, weight: Any, rows: int) -> Any:

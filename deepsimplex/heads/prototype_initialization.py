@@ -1,5 +1,6 @@
 """Initial prototypes of every class: class means, cluster centers or samples."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")
 def initial_prototypes(
     X: NDArray[np.float64],
     y: NDArray[np.int64],
-    number: int,
+    number: int | Sequence[int],
     initialization: str = "means",
     rng: np.random.Generator | None = None,
     weights: NDArray[np.float64] | None = None,
@@ -26,8 +27,9 @@ def initial_prototypes(
     X : ndarray, shape [N, d]
     y : ndarray, shape [N]
         Class numbers.
-    number : int
-        Prototypes per class. A class with fewer distinct samples gets as many as those.
+    number : int or sequence of int
+        Prototypes of every class, or those of class 0, 1 and so on. A class with fewer distinct samples gets as many
+        as those.
     initialization : {"means", "samples", "k-means++"}
         "means" (default): the class mean, or the k-means centers if ``number`` is above 1; "samples": drawn at random
         from the distinct samples [GPLVQ ch. 3]; "k-means++": samples far from one another.
@@ -56,12 +58,14 @@ def initial_prototypes(
     ([0.0, 2.0, 10.5, 30.0], [0, 0, 1, 1])
     """
     check_choice(initialization, "initialization", INITIALIZATIONS)
-    check_whole(number, "number", 1)
     X = check_array(X, "X", "[N, d]", least=1)
     y, _ = check_labels(y, rows=len(X), of="X", least_classes=1)
     rng = np.random.default_rng(0) if rng is None else rng
     classes, weights = np.unique(y), check_sample_weight(weights, len(X), name="weights")
-    chosen = [_class_prototypes(X[y == label], weights[y == label], number, initialization, rng) for label in classes]
+    numbers = [check_whole(each, "number", 1) for each in (number if np.iterable(number) else [number] * (y.max() + 1))]
+    chosen = [
+        _class_prototypes(X[y == label], weights[y == label], numbers[label], initialization, rng) for label in classes
+    ]
     return np.concatenate(chosen), np.repeat(classes, [len(rows) for rows in chosen])
 
 

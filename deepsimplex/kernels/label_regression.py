@@ -226,6 +226,14 @@ class LabelRegression:
         """Return rows v_i [N, M] of the smoother, h_ij = v_i^T v_j, and fitted means [N, n] of rows phi [N, M]."""
         return self._half(phi), phi @ self._weights
 
+    def influence(self, phi: Array) -> Array:
+        """Return W [M, N]: kernel values k(x) [M] of a row times W are h(x, x_i) for rows phi_i [N, M] that were added.
+
+        Without row i the mean at x is mean(x) - h(x, x_i) (y_i - w_i mean_-i(x_i)), with the row's weight w_i.
+        """
+        outer = solve_triangular(self._solved, self._half(phi).T, lower=True, trans=1)
+        return solve_triangular(self._factor, outer, lower=True, trans=1)
+
     def _half(self, phi: Array) -> Array:
         """Rows v_i [N, M] with h_ij = v_i^T v_j."""
         return solve_triangular(self._solved, phi.T, lower=True, check_finite=False).T

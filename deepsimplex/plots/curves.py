@@ -1,4 +1,4 @@
-"""ROC and precision-recall curves of classes; risk-coverage curves and learning curves of several classifiers."""
+"""ROC and precision-recall curves of classes; risk-coverage, decision and learning curves of several classifiers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,14 @@ from deepsimplex._utils.validation import (
     check_labels_and_probabilities,
     check_whole,
 )
-from deepsimplex.evaluation import ClassScores, RiskCoverageCurve, class_scores, precision_recall_curve, roc_curve
+from deepsimplex.evaluation import (
+    ClassScores,
+    DecisionCurve,
+    RiskCoverageCurve,
+    class_scores,
+    precision_recall_curve,
+    roc_curve,
+)
 from deepsimplex.plots.style import (
     BLACK,
     CLASS_COLORS,
@@ -221,6 +228,48 @@ def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = Non
     highest = max(float(np.max(curve.risk)) for curve in curves.values())
     ax.set(xlim=(0, 1), ylim=(0, 1.05 * highest or 1), xlabel="coverage", ylabel="error among the samples kept")
     ax.legend(list(lines.values()), list(lines), title="area under the curve", fontsize=8, title_fontsize=8)
+    return figure_of(ax)
+
+
+def decision_curve(curves: Mapping[str, DecisionCurve], ax: Axes | None = None) -> Figure:
+    """Draw decision curves: the net benefit of each classifier over the thresholds that somebody may decide by.
+
+    Parameters
+    ----------
+    curves : mapping of str to DecisionCurve
+        Results of ``evaluation.decision_curve`` for the same samples, by the classifier's name.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on. Default None: those of a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of ``ax``, or a new one, with lines for treating all and none. At each threshold the highest line is
+        the best way to decide.
+
+    Examples
+    --------
+    >>> from deepsimplex import evaluation
+    >>> curve = evaluation.decision_curve([0, 1, 0], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
+    >>> figure = decision_curve({"network": curve})
+    >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    ['network', 'treat all', 'treat none']
+    """
+    known = isinstance(curves, Mapping) and all(isinstance(curve, DecisionCurve) for curve in curves.values())
+    if not known or not curves:
+        raise ValueError(f"curves must hold at least one DecisionCurve by its classifier's name; found {curves!r}")
+    ax = new_axes(5.6, 4.0) if ax is None else check_axes(ax)
+    lines = {}
+    for (name, curve), (color, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
+        style: Any = {"color": color, "marker": marker, "markersize": 4, "markevery": 0.1, "linewidth": 1.5}
+        (lines[literal(name)],) = ax.plot(curve.thresholds, curve.net_benefit, **style)
+    all_curve = next(iter(curves.values()))
+    (lines["treat all"],) = ax.plot(all_curve.thresholds, all_curve.treat_all, color=GRAY, linewidth=1.0)
+    lines["treat none"] = ax.axhline(0.0, color=GRAY, linewidth=1.0, linestyle="--")
+    highest = max(float(np.max([curve.net_benefit.max(), curve.treat_all.max()])) for curve in curves.values())
+    highest = highest if highest > 0 else 1.0
+    ax.set(xlabel="threshold of probability", ylabel="net benefit", ylim=(-0.3 * highest, 1.05 * highest))
+    ax.legend(list(lines.values()), list(lines), fontsize=8)
     return figure_of(ax)
 
 

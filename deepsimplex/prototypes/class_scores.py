@@ -20,8 +20,8 @@ def finite_squared_distances(
     ----------
     X : ndarray, shape [N, d]
     W : ndarray, shape [P, d]
-    Omega : ndarray, shape [m, d], optional
-        Default: Euclidean distances.
+    Omega : ndarray, shape [m, d] or [P, m, d], optional
+        One matrix, or one for every prototype. Default: Euclidean distances.
 
     Examples
     --------
@@ -30,6 +30,9 @@ def finite_squared_distances(
     """
     from scipy.spatial.distance import cdist
 
+    if Omega is not None and Omega.ndim == 3:
+        distances = [np.sum(np.square((X - w) @ local.T), axis=1) for w, local in zip(W, Omega, strict=True)]
+        return np.minimum(np.stack(distances, axis=1), FARTHEST)
     if Omega is not None:
         X, W = X @ Omega.T, W @ Omega.T
     return np.minimum(cdist(X, W, "sqeuclidean"), FARTHEST)

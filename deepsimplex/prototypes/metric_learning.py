@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_number, check_sample_weight, check_whole
 from deepsimplex.prototypes.online_learning import PrototypeFit, Report, check_problem
-from deepsimplex.prototypes.relative_distance import RelativeDistanceCost, Value
+from deepsimplex.prototypes.relative_distance import LocalRelativeDistanceCost, RelativeDistanceCost, Value
 
 # Added to Omega Omega^T, relative to the mean squared norm of a row: keeps the penalty finite for dependent rows.
 _JITTER = 1e-12
@@ -88,6 +88,7 @@ def fit_gmlvq(
     *,
     rank: int | None = None,
     regularization: float = 0.0,
+    local: bool = False,
     activation: str = "sigmoid",
     steepness: float = 2.0,
     max_iter: int = 200,
@@ -105,11 +106,13 @@ def fit_gmlvq(
         Number of rows m of Omega, at most d. Default: d.
     regularization : float
         Weight of the penalties below. Default 0.
+    local : bool
+        Whether every prototype has a matrix of its own, as in LGMLVQ. Default False.
 
     Returns
     -------
     PrototypeFit
-        A constant feature has a column of zeros in Omega.
+        A constant feature has a column of zeros in Omega. Local matrices [P, m, d] have a mean square of one.
 
     Notes
     -----
@@ -119,6 +122,10 @@ def fit_gmlvq(
 
     If every class has one prototype, half its squared distance from the class mean, in whitened features, is a second
     penalty. Together they shrink the classifier towards linear discriminant analysis.
+
+    Local matrices (Schneider, Biehl, Hammer: *Adaptive Relevance Matrices in Learning Vector Quantization*, 2009) start
+    alike. Of whitened features all have the norm of the identity: none is near to everything by a small scale. The
+    penalty is the mean of theirs.
 
     Examples
     --------
@@ -137,7 +144,8 @@ def fit_gmlvq(
         raise ValueError(f"rank must be at most n_features = {d}, the number of features; found {rank}")
     varies = np.ptp(X, axis=0) > 0
     if not varies.any() or (labels == labels[0]).all():
-        return PrototypeFit(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)
+        omega = np.eye(m, d) / np.sqrt(m)
+        return PrototypeFit(W.copy(), np.stack([omega] * len(W)) if local else omega, 0.0, 0)
     weights = check_sample_weight(weights, len(X), name="weights")
     center = np.average(X[:, varies], axis=0, weights=weights)
     S = within_class_whitening(X[:, varies] - center, y, weights)
@@ -145,22 +153,38 @@ def fit_gmlvq(
     mean_penalty = regularization if len(np.unique(labels)) == len(labels) else 0.0
     means = _class_means(Z, y, weights, labels)
     A = discriminant_directions(Z, y, min(m, Z.shape[1]), weights)
-    cost, inverse = RelativeDistanceCost(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
+    kind = LocalRelativeDistanceCost if local else RelativeDistanceCost
+    cost, inverse = kind(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
 
     def penalized_cost(V: Value, A: Value) -> tuple[float, Value, Value]:
-        value, by_prototype, by_matrix = cost(V, A)
-        penalty, slope = rank_penalty(A) if regularization else (0.0, 0.0)
+        B, factor = _with_norm_of_identity(A) if local else (A, 1.0)
+        value, by_prototype, by_matrix = cost(V, B)
+        if local:  # the derivative along B itself vanishes
+            by_matrix = factor * (by_matrix - B * np.sum(B * by_matrix, axis=(1, 2), keepdims=True) / B.shape[1])
+        if regularization:
+            penalties, slopes = zip(*map(rank_penalty, A if local else [A]), strict=True)
+            value += regularization * float(np.mean(penalties))
+            by_matrix += regularization / len(slopes) * np.reshape(slopes, A.shape)
         gap = V - means
-        value += regularization * penalty + 0.5 * mean_penalty * float(np.sum(gap * gap))
-        return value, by_prototype + mean_penalty * gap, by_matrix + regularization * slope
+        value += 0.5 * mean_penalty * float(np.sum(gap * gap))
+        return value, by_prototype + mean_penalty * gap, by_matrix
 
     def unwhitened(V: Value, A: Value) -> tuple[Value, Value]:
-        prototypes, omega = W.copy(), np.zeros((m, d))
+        prototypes, omega = W.copy(), np.zeros((*A.shape[:-2], m, d))
         prototypes[:, varies] = V @ inverse + center
-        omega[: len(A), varies] = A @ S
-        return prototypes, omega / np.linalg.norm(omega)
+        omega[..., : A.shape[-2], varies] = (_with_norm_of_identity(A)[0] if local else A) @ S
+        return prototypes, omega / np.sqrt(np.mean(np.sum(np.square(omega), axis=(-2, -1))))
+
+    if local:
+        A = np.stack([A] * len(V))
 
     return _minimize(penalized_cost, [V, A], unwhitened, weights.sum(), max_iter, tol, report)
+
+
+def _with_norm_of_identity(A: Value) -> tuple[Value, Value]:
+    """Return matrices [P, m, d] whose squares sum to m, and the factors [P, 1, 1] that make them so."""
+    factor = np.sqrt(A.shape[1] / np.sum(np.square(A), axis=(1, 2), keepdims=True))
+    return factor * A, factor
 
 
 def rank_penalty(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

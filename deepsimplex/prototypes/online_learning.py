@@ -29,8 +29,8 @@ class PrototypeFit:
     Attributes
     ----------
     prototypes : ndarray, shape [P, d]
-    omega : ndarray, shape [m, d], or None
-        Matrix of the distances of GMLVQ; its squares sum to one.
+    omega : ndarray, shape [m, d] or [P, m, d], or None
+        Matrix of the distances of GMLVQ, or those of LGMLVQ; the squares of one sum to one, on average.
     objective : float
         Cost, a sum over samples.
     n_iter : int

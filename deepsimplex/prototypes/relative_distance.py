@@ -116,15 +116,12 @@ class RelativeDistanceCost:
         for rows in row_slices(len(self._X), _ROWS):
             X = self._X[rows]
             Z = X if Omega is None else X @ Omega.T
-            winners = self._winners(Z, V, self._y[rows])
+            nearness = Z @ (-2.0 * V.T)
+            nearness += np.einsum("pm,pm->p", V, V)
+            winners = self._winners(nearness, self._y[rows])
             gaps = [Z - V[winner] for winner in winners]
-            d_correct, d_wrong = (np.einsum("nm,nm->n", gap, gap) for gap in gaps)
-            total = d_correct + d_wrong + self._floor
-            phi, slope = activate((d_correct - d_wrong) / total, *self._activation)
-            value += float(self._weights[rows] @ phi)
-            # Derivatives of Phi(mu) by d_J and by d_K.
-            slope = self._weights[rows] * slope / total**2
-            by_distance = slope * (2.0 * d_wrong + self._floor), -slope * (2.0 * d_correct + self._floor)
+            part, by_distance = self._by_distance(rows, *(np.einsum("nm,nm->n", gap, gap) for gap in gaps))
+            value += part
             for winner, gap, derivative in zip(winners, gaps, by_distance, strict=True):
                 weighted = 2.0 * derivative[:, None] * gap
                 _add_rows(pulls, winner, weighted)
@@ -132,14 +129,53 @@ class RelativeDistanceCost:
                     by_omega += weighted.T @ (X - W[winner])
         return value, -pulls if Omega is None else -pulls @ Omega, by_omega
 
-    def _winners(self, Z: Value, V: Value, y: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the nearest prototype of the class of every row, and the nearest of the other classes."""
-        nearness = Z @ (-2.0 * V.T)
-        nearness += np.einsum("pm,pm->p", V, V)
-        rows, candidates = np.arange(len(Z))[:, None], self._members[y]
+    def _winners(self, nearness: Value, y: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find the nearest prototype of the class of every row, and the nearest of the others; changes ``nearness``."""
+        rows, candidates = np.arange(len(y))[:, None], self._members[y]
         first = np.argmin(nearness[rows, candidates], axis=1)
         nearness[rows, candidates] = np.inf
         return candidates[rows[:, 0], first], nearness.argmin(axis=1)
+
+    def _by_distance(self, rows: slice, d_correct: Value, d_wrong: Value) -> tuple[float, tuple[Value, Value]]:
+        """Return the cost of rows, and its derivatives by d_J and by d_K."""
+        total = d_correct + d_wrong + self._floor
+        phi, slope = activate((d_correct - d_wrong) / total, *self._activation)
+        slope = self._weights[rows] * slope / total**2
+        by_distance = slope * (2.0 * d_wrong + self._floor), -slope * (2.0 * d_correct + self._floor)
+        return float(self._weights[rows] @ phi), by_distance
+
+
+class LocalRelativeDistanceCost(RelativeDistanceCost):
+    """``RelativeDistanceCost`` with a matrix for every prototype: d(x, w_p) = ||Omega_p (x - w_p)||^2.
+
+    Examples
+    --------
+    >>> X, y = np.array([[-1.0, 3.0], [1.0, 0.0]]), np.array([0, 1])
+    >>> cost = LocalRelativeDistanceCost(X, y, np.array([0, 1]), "linear")
+    >>> value, _, by_omega = cost(np.array([[-2.0, 0.0], [1.0, 0.0]]), np.array([[[1.0, 0.0]], [[1.0, 0.0]]]))
+    >>> round(value, 6), by_omega.shape
+    (-1.6, (2, 1, 2))
+    """
+
+    def __call__(self, W: Value, Omega: Value | None = None) -> tuple[float, Value, Any]:
+        """Compute the cost and its gradient by prototypes W [P, d] and matrices Omega [P, m, d]."""
+        assert Omega is not None
+        value, by_prototype, by_omega = 0.0, np.zeros_like(W), np.zeros_like(Omega)
+        for rows in row_slices(len(self._X), _ROWS):
+            X = self._X[rows]
+            gaps = [(X - w) @ local.T for w, local in zip(W, Omega, strict=True)]
+            distances = np.stack([np.einsum("nm,nm->n", gap, gap) for gap in gaps], axis=1)
+            winners = self._winners(distances.copy(), self._y[rows])
+            nearest = (distances[np.arange(len(X)), winner] for winner in winners)
+            part, by_distance = self._by_distance(rows, *nearest)
+            value += part
+            for winner, derivative in zip(winners, by_distance, strict=True):
+                for p in np.unique(winner):
+                    chosen = winner == p
+                    weighted = 2.0 * derivative[chosen, None] * gaps[p][chosen]
+                    by_omega[p] += weighted.T @ (X[chosen] - W[p])
+                    by_prototype[p] -= weighted.sum(axis=0) @ Omega[p]
+        return value, by_prototype, by_omega
 
 
 def _add_rows(sums: NDArray[np.float64], at: NDArray[np.int64], rows: NDArray[np.float64]) -> None:

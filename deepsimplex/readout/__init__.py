@@ -1,7 +1,7 @@
 """Readouts: class probabilities of latent Gaussians."""
 
 from deepsimplex.readout.argmax_readout import argmax, argmax_error, monte_carlo_standard_error
-from deepsimplex.readout.gradients import feature_gradients
+from deepsimplex.readout.gradients import feature_gradients, integrated_gradients
 from deepsimplex.readout.layers import (
     READOUTS,
     ArgmaxReadout,
@@ -31,6 +31,7 @@ __all__ = [
     "class_intervals",
     "decision_function",
     "feature_gradients",
+    "integrated_gradients",
     "method_for",
     "monte_carlo_standard_error",
     "softmax",

@@ -10,7 +10,8 @@ from deepsimplex import evaluation
 from deepsimplex.evaluation.bootstrap import SCORES, draws
 from tests.labeled_probabilities import sure_predictions
 
-OF_PREDICTIONS = [metric for metric in SCORES if metric is not evaluation.out_of_distribution_auroc]
+OTHERS = (evaluation.out_of_distribution_auroc, evaluation.mean_cost)
+OF_PREDICTIONS = [metric for metric in SCORES if metric not in OTHERS]
 BIASED = [
     evaluation.expected_calibration_error,
     evaluation.adaptive_calibration_error,
@@ -18,7 +19,10 @@ BIASED = [
     evaluation.maximum_calibration_error,
     evaluation.area_deviation,
 ]
-OPTIONS = {evaluation.top_k_accuracy: {"k": 1}, evaluation.accuracy_at_coverage: {"coverage": 0.5}}
+OPTIONS = {
+    evaluation.top_k_accuracy: {"k": 1},
+    evaluation.accuracy_at_coverage: {"coverage": 0.5},
+}
 
 
 def predictions(samples: int, n: int, seed: int = 0):

@@ -68,6 +68,20 @@ def test_risk_coverage_without_curves_raises():
         plots.risk_coverage({})
 
 
+def test_decision_curve_draws_curves_beside_treating_all_and_none():
+    y, p = np.array([0, 1, 1, 0]), np.array([[0.9, 0.1], [0.3, 0.7], [0.6, 0.4], [0.8, 0.2]])
+    curves = {name: evaluation.decision_curve(y, q) for name, q in {"good": p, "$bad": p[:, ::-1]}.items()}
+    (ax,) = plots.decision_curve(curves).axes
+    good, bad, everyone, none = ax.lines
+    np.testing.assert_array_equal(good.get_ydata(), curves["good"].net_benefit)
+    np.testing.assert_array_equal(bad.get_ydata(), curves["$bad"].net_benefit)
+    np.testing.assert_array_equal(everyone.get_ydata(), curves["good"].treat_all)
+    assert set(none.get_ydata()) == {0.0}
+    assert len(ax.get_legend().get_texts()) == 4
+    with pytest.raises(ValueError, match="curves must hold at least one DecisionCurve"):
+        plots.decision_curve({"good": p})
+
+
 FOUR = np.random.default_rng(5)
 LABELS, PROBABILITIES = FOUR.integers(0, 3, 60), FOUR.dirichlet(np.ones(4), 60)
 MARKUP = ["<b>", "$x_$", "_c", "a name of far more characters than a legend has room for"]

@@ -1,0 +1,374 @@
+"""A trained model on new files and on other labeled data: in Python and on the command line."""
+
+import csv
+import json
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import deepsimplex as ds
+from deepsimplex.datasets.image_files import read_files
+from deepsimplex.experiments import RunFolder, evaluate_on, folder_config, load_config, load_predictions, predict_files
+from tests.quick_runs import eager_classifiers, without_pictures
+
+CLASSES = ("cat", 'dog, "=x"', "eel")
+SIZE = (6, 5)
+
+
+def picture(number: int, seed: int, size: tuple[int, int] = SIZE) -> Image.Image:
+    """A noisy image of the color of its class."""
+    pixels = np.random.default_rng([number, seed]).integers(0, 100, (*size, 3))
+    pixels[..., number] += 120
+    return Image.fromarray(pixels.astype("uint8"))
+
+
+def save(path: Path, number: int, seed: int = 0, size: tuple[int, int] = SIZE) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture(number, seed, size).save(path)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    """Photos by class and patient: CLASS/PATIENT/NUMBER.png."""
+    place = tmp_path_factory.mktemp("data") / "photos"
+    for number, name in enumerate(CLASSES):
+        for seed in range(40):
+            save(place / name / f"p{number}{seed // 4}" / f"{seed}.png", number, seed)
+    return place
+
+
+@pytest.fixture(scope="module")
+def model(photos) -> ds.SimplexClassifier:
+    """A classifier with all that has a column."""
+    (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
+    with eager_classifiers():
+        classifier = ds.SimplexClassifier(ds.backbones.mlp([8]), class_names=CLASSES)
+        classifier.compile(keras.optimizers.Adam(0.02))
+        classifier.fit(x[::2], y[::2], epochs=15, verbose=0)
+        classifier.fit_density(x[::2], y[::2]).conformalize(x[1::2], y[1::2]).fit_unknown(x[1::2])
+    return classifier
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "pets.keras"
+    model.save(path)
+    return path
+
+
+@contextmanager
+def user_warnings():
+    """Yield the list of warnings to users, which are otherwise errors."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        yield caught
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, strict=True))
+
+
+def test_predictions_of_files_equal_those_of_loaded_samples(model, photos):
+    table = predict_files(model, photos)
+    (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
+    np.testing.assert_allclose(table.probabilities, model.predict_proba(x), atol=1e-6)
+    np.testing.assert_array_equal(table.sets, model.predict_set(x))
+    np.testing.assert_allclose(table.familiarity, model.familiarity(x))
+    np.testing.assert_allclose(table.unknown_score, model.unknown_score(x), atol=1e-6)
+    np.testing.assert_array_equal(table.unknown, model.predict_or_unknown(x) == -1)
+    assert table.files[0] == "cat/p00/0.png"
+    columns = table.columns()
+    assert np.mean(np.array(columns["class"]) == np.array(CLASSES)[y]) > 0.9
+    assert json.loads(columns["set"][0]) == [name for name, held in zip(CLASSES, table.sets[0], strict=True) if held]
+
+
+NAMES = [
+    "=cmd.png",
+    "+1.png",
+    "-1.png",
+    "@x.png",
+    "'x.png",
+    "\tx.png",
+    "\rx.png",
+    "\nx.png",
+    "a,b.png",
+    'q"q.png',
+    "line\nbreak.png",
+    "a;b.png",
+    "ä 猫.png",
+    "sub/=c.png",
+    "a.PNG",
+]
+
+
+def test_any_file_name_is_one_row_and_no_formula(command, saved, tmp_path):
+    for name in NAMES:
+        save(tmp_path / "new" / name, 0)
+    command("predict", saved, tmp_path / "new", "--output", tmp_path / "table.csv")
+    rows = read(tmp_path / "table.csv")
+    assert sorted(row["file"].removeprefix("'") if row["file"][0] == "'" else row["file"] for row in rows) == sorted(
+        NAMES
+    )
+    for row in rows:
+        assert not any(value and value[0] in "=+-@\t\r\n" for value in [*row.values(), *row])
+        assert (row["class"], row["error"]) == ("cat", "")
+        assert sum(float(row[f"probability_{name}"]) for name in CLASSES) == pytest.approx(1, abs=1e-5)
+        assert row["unknown"] in ("true", "false")
+
+
+def test_file_name_that_is_not_utf8_is_written(model, tmp_path):
+    save(tmp_path / "new" / "b\udcff.png", 0)
+    predict_files(model, tmp_path / "new", tmp_path / "table.csv")
+    assert read(tmp_path / "table.csv")[0]["file"] == "b\\udcff.png"
+
+
+def damage(place: Path) -> None:
+    """Files that cannot be read, of every kind, beside a good one."""
+    save(place / "good.png", 1)
+    content = (place / "good.png").read_bytes()
+    (place / "cut.png").write_bytes(content[:60])
+    (place / "text\nfile.png").write_text("text")
+    (place / "empty.jpg").write_bytes(b"")
+    (place / "nothing.png").symlink_to("missing.png")
+    Image.fromarray(np.zeros(SIZE, np.uint16)).save(place / "deep.png")
+
+
+def test_unreadable_files_are_a_line_each_and_the_rest_is_predicted(command, saved, tmp_path):
+    damage(tmp_path / "new")
+    result = command("predict", saved, tmp_path / "new", "--output", tmp_path / "table.csv", code=1)
+    rows = {row["file"]: row for row in read(tmp_path / "table.csv")}
+    assert len(rows) == 6
+    assert rows["good.png"]["class"] == CLASSES[1]
+    failed = {name: row for name, row in rows.items() if row["error"]}
+    assert failed.keys() == rows.keys() - {"good.png"}
+    assert all(not value for row in failed.values() for name, value in row.items() if name not in ("file", "error"))
+    lines = result.stderr.splitlines()
+    assert len(lines) == 5
+    assert all(line.startswith("deepsimplex: ") for line in lines)
+    assert "1 of 6 files predicted" in result.stdout
+
+
+def test_only_unreadable_files_give_a_table_of_errors(model, tmp_path):
+    (tmp_path / "bad.png").write_text("text")
+    table = predict_files(model, tmp_path)
+    assert table.errors == ("it is damaged, or no image",)
+    assert np.isnan(table.probabilities).all()
+    assert list(table.columns()) == ["file", "class", *(f"probability_{name}" for name in CLASSES), "error"]
+
+
+def test_images_of_other_sizes_are_scaled_with_one_warning(model, tmp_path):
+    save(tmp_path / "a.png", 2, size=(30, 40))
+    save(tmp_path / "b.png", 2, size=(60, 50))
+    save(tmp_path / "c.png", 2)
+    with user_warnings() as caught:
+        table = predict_files(model, tmp_path)
+    assert [str(each.message) for each in caught] == [
+        "2 of 3 images have other sizes than 6 x 5, such as 30 x 40, and were scaled, as the model takes that size"
+    ]
+    as_in_training = [read_files([tmp_path / f"{name}.png"], SIZE, "rgb")[0].pixels / np.float32(255) for name in "abc"]
+    np.testing.assert_allclose(table.probabilities, model.predict_proba(np.stack(as_in_training)), atol=1e-6)
+
+
+def test_forms_of_files(model, tmp_path):
+    save(tmp_path / "new" / "a.png", 0)
+    save(tmp_path / "new" / "b.png", 1)
+    (tmp_path / "list.csv").write_text('file,site\n"new/b.png",1\nnew/a.png,2\n')
+    (tmp_path / "list.txt").write_text("new/b.png\nnew/a.png\n")
+    given = [tmp_path / "new" / "b.png", tmp_path / "new" / "a.png"]
+    for files in (tmp_path / "list.csv", tmp_path / "list.txt", given):
+        assert predict_files(model, files).columns()["class"] == [CLASSES[1], "cat"]
+    assert predict_files(model, tmp_path / "new").columns()["class"] == ["cat", CLASSES[1]]
+    assert predict_files(model, given[0]).files == ("b.png",)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda place: place / "missing", FileNotFoundError, "files must be a folder.*missing"),
+        (lambda place: place, ValueError, r"files must hold images \(\.bmp.*found none"),
+        (lambda place: [], ValueError, "files must hold images"),
+        (lambda place: (place / "l.csv", (place / "l.csv").write_text("name\na.png\n"))[0], ValueError, "'file'"),
+    ],
+)
+def test_invalid_files_raise(model, tmp_path, make, error, message):
+    with pytest.raises(error, match=message):
+        predict_files(model, make(tmp_path))
+
+
+def small(backbone: keras.Model, x: np.ndarray) -> ds.SimplexClassifier:
+    with eager_classifiers():
+        classifier = ds.SimplexClassifier(backbone, num_classes=2)
+        classifier.compile()
+        classifier.fit(x, np.arange(len(x)) % 2, epochs=1, verbose=0)
+    return classifier
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "top"),
+    [((6, 5), "float32", 1.0), ((6, 5, 1), "float32", 255.0), ((6, 5, 3), "uint8", 255), ((6, 5, 3), "float32", 1.0)],
+)
+def test_color_and_scale_are_those_of_training(shape, dtype, top, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (8, *shape)).astype("uint8")
+    x = (pixels * (top / 255)).astype(dtype)
+    classifier = small(ds.backbones.mlp([4]), x)
+    (tmp_path / "new").mkdir()
+    for number, image in enumerate(pixels):  # in the order of their names
+        Image.fromarray(image.squeeze()).save(tmp_path / "new" / f"{number}.png")
+    classifier.save(tmp_path / "model.keras")
+    expected = classifier.predict_proba(x)
+    for model in (classifier, tmp_path / "model.keras"):
+        np.testing.assert_allclose(predict_files(model, tmp_path / "new").probabilities, expected, atol=1e-5)
+
+
+def test_size_that_the_model_does_not_state_must_be_given(tmp_path):
+    layers = [keras.Input((None, None, 3)), keras.layers.Conv2D(2, 3), keras.layers.GlobalAveragePooling2D()]
+    classifier = small(keras.Sequential(layers), np.random.default_rng(0).random((8, 6, 6, 3), np.float32))
+    save(tmp_path / "a.png", 0)
+    with pytest.raises(ValueError, match=r"image_size must be given, such as image_size=\[224, 224\]"):
+        predict_files(classifier, tmp_path)
+    assert len(predict_files(classifier, tmp_path, image_size=(6, 5)).files) == 1
+
+
+def test_models_that_take_no_pixels_raise(tmp_path):
+    save(tmp_path / "a.png", 0)
+    table = small(ds.backbones.mlp([4]), np.random.default_rng(0).random((8, 3), np.float32))
+    with pytest.raises(ValueError, match=r"model must take images.*shape \(None, 3\)"):
+        predict_files(table, tmp_path)
+    centered = small(ds.backbones.mlp([4]), np.random.default_rng(0).normal(size=(8, 6, 5)).astype("float32"))
+    with pytest.raises(ValueError, match="pixel_scale must be given"):
+        predict_files(centered, tmp_path)
+    keras.Sequential([keras.Input((6, 5)), keras.layers.Flatten()]).save(tmp_path / "other.keras")
+    with pytest.raises(ValueError, match=r"model must be a SimplexClassifier.*other\.keras"):
+        predict_files(tmp_path / "other.keras", tmp_path)
+    with pytest.raises(FileNotFoundError, match="missing"):
+        predict_files(tmp_path / "missing", tmp_path)
+
+
+def test_decisions_of_a_rule_are_a_column(model, tmp_path, monkeypatch):
+    for number in range(3):
+        save(tmp_path / f"{number}.png", number)
+    monkeypatch.setattr(type(model), "decision_rule", "any", raising=False)
+    monkeypatch.setattr(type(model), "decide", lambda self, x: np.array([1, -1, 2]), raising=False)
+    assert predict_files(model, tmp_path).columns()["decision"] == [CLASSES[1], "abstain", "eel"]
+
+
+# Other labeled data
+
+
+def test_evaluation_on_other_data_with_a_missing_class(command, saved, tmp_path):
+    for seed in range(6):
+        save(tmp_path / "clinic" / "cat" / f"{seed}.png", 0, seed)
+        save(tmp_path / "clinic" / "eel" / f"{seed}.png", 2, seed, size=(12, 10))
+    save(tmp_path / "clinic" / "wolf" / "a.png", 1)
+    (tmp_path / "clinic" / "cat" / "bad.png").write_text("text")
+    (tmp_path / "clinic" / CLASSES[1]).mkdir()
+    output = tmp_path / "scores.json"
+    with user_warnings():
+        result = command("evaluate", saved, "--data", tmp_path / "clinic", "--output", output)
+    assert f"no sample of class {CLASSES[1]}" in result.stdout
+    warned = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert len(warned) == len(result.stderr.splitlines()) == 2  # of the other class and of the damaged file
+    scores = json.loads(output.read_text())
+    assert scores["samples_of_class"] == {"cat": 6, CLASSES[1]: 0, "eel": 6}
+    assert (scores["samples"], scores["accuracy"]) == (12, 1.0)
+    assert {"set_coverage", "unfamiliar_share", "unknown_share"} <= scores.keys()
+    assert load_predictions(output.with_suffix(".npz")).class_names == CLASSES
+
+
+def test_evaluation_on_one_label_writes_beside_the_model(saved, tmp_path):
+    save(tmp_path / "one" / "eel" / "a.png", 2)
+    scores = evaluate_on(saved, tmp_path / "one")
+    assert scores["samples_of_class"] == {"cat": 0, CLASSES[1]: 0, "eel": 1}
+    assert json.loads((saved.parent / "evaluation_one.json").read_text())["accuracy"] == scores["accuracy"]
+
+
+def test_evaluation_on_other_forms_of_data(model, photos, tmp_path):
+    expected = evaluate_on(model, photos)["negative_log_likelihood"]
+    data = ds.datasets.load(photos, test_fraction=0.0)
+    np.savez(tmp_path / "pets.npz", x=data.x, y=data.y, class_names=data.class_names)
+    rows = [(path, path.parts[-3]) for path in sorted(photos.rglob("*.png"))]
+    with (tmp_path / "pets.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("file", "label"), *rows])
+    for other in (tmp_path / "pets.npz", tmp_path / "pets.csv"):
+        assert evaluate_on(model, other)["negative_log_likelihood"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_evaluation_on_the_test_part_of_data(model, tmp_path):
+    for part, count in (("train", 1), ("test", 3)):
+        for number in (0, 2):
+            for seed in range(count):
+                save(tmp_path / "data" / part / CLASSES[number] / f"{seed}.png", number, seed + count)
+    assert evaluate_on(model, tmp_path / "data")["samples"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate"], "evaluate needs MODEL and --data"),
+        (["evaluate", "runs"], "evaluate needs MODEL and --data"),
+        (["evaluate", "{saved}", "--data", "missing"], "'missing' is unknown"),
+        (["evaluate", "{saved}", "--data", "digits"], "must hold classes cat"),
+        (["evaluate", "{saved}", "--data", "{photos}", "colour=rgb"], "has no argument 'colour'; did you mean 'color'"),
+        (["predict", "{saved}", "{photos}", "size=3"], "unknown key 'size'"),
+        (["predict", "{saved}", "{photos}", "image_size=3"], "image_size must be"),
+        (["predict", "{saved}", "{photos}", "--rejected", "2"], "rejected must be"),
+        (["predict", "{photos}", "{photos}"], "neither a .keras file nor a run folder"),
+        (["train"], "train needs a folder"),
+        (["train", "training.epochs=2"], "train needs a folder"),
+        (["train", "missing"], "'missing' is unknown"),
+    ],
+)
+def test_invalid_command_is_one_line(command, saved, photos, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = command(*(text.format(saved=saved, photos=photos) for text in arguments), code=2)
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+# Training without a configuration
+
+
+def test_configuration_of_a_folder(photos, tmp_path):
+    config = folder_config(photos, ["training.epochs=2"])
+    assert (config.name, config.data.options) == ("photos", {"image_size": [6, 5], "color": "rgb"})
+    assert (config.training.epochs, config.calibration.unknown, config.calibration.coverage) == (2, True, 0.9)
+    (tmp_path / "copy.yaml").write_text(config.as_yaml())
+    assert load_config(tmp_path / "copy.yaml") == config
+    for number in range(2):
+        for seed in range(3):
+            path = tmp_path / "-Röntgen 1" / f"c{number}" / f"{seed}.png"
+            save(path, number, seed, size=(200, 100))
+            Image.open(path).convert("L").save(path)
+    config = folder_config(tmp_path / "-Röntgen 1")
+    assert (config.name, config.data.options) == ("R_ntgen_1", {"image_size": [64, 32], "color": "grayscale"})
+    assert config.calibration.coverage is None  # too few
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ds.experiments.ConfigurationError, match="a table needs a YAML file"):
+        folder_config(tmp_path / "table.csv")
+
+
+@pytest.mark.slow
+def test_folder_is_trained_and_new_files_are_predicted(command, photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with without_pictures(export=False, eager=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        result = command("train", photos, "training.epochs=3", "--groups", "folder")
+        assert "image_size [6, 5]" in result.stdout
+        assert "deepsimplex predict runs/photos/001 FOLDER" in result.stdout
+        run = RunFolder(Path("runs/photos/001"))
+        save(tmp_path / "new" / "a.png", 0, size=(40, 30))
+        command("predict", "runs/photos", "new")
+        assert {"set", "familiarity", "unknown"} <= read(tmp_path / "predictions.csv")[0].keys()
+        command("evaluate", "runs/photos", "--data", photos)
+        assert json.loads((run.path / "evaluation_photos.json").read_text())["samples"] == 120
+        assert "unknown_share" in run.read_metrics()
+        command("train", photos, "training.epochs=3", "--groups", "folder", "--resume", "calibration.unknown=false")
+    assert "unknown_share" not in run.read_metrics()
+    assert ds.load(run.model).unknown is None
