@@ -25,6 +25,7 @@ from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASURES, measure_title
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
+from deepsimplex.experiments.run_cards import write_run_cards
 
 _MISSING = "–"
 # Names of metrics of a run, with the labels of their rows.
@@ -44,6 +45,7 @@ def write_report(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    cards: bool = False,
     announce: Callable[[str], object] = lambda text: None,
 ) -> Path:
     """Compare runs on one HTML page that contains everything it shows: no network and no script.
@@ -61,6 +63,8 @@ def write_report(
         Level of the bootstrap intervals and of the bands, 0.95 by default.
     resamples, seed : int
         Of the bootstrap, as in ``evaluation.bootstrap_interval``. The same call writes the same page.
+    cards : bool
+        Write a model card of each run beside the page, as "report_digits_001.md". Default False.
     announce : callable
         Called with a line of text after each step, such as ``print``. Default: nothing is shown.
 
@@ -100,9 +104,12 @@ def write_report(
         lstrip_blocks=True,
     )
     environment.filters["number"] = number
-    html = environment.get_template("page.html").render(**_content(read, title, level, resamples, seed, announce))
+    content = _content(read, title, level, resamples, seed, announce)
+    html = environment.get_template("page.html").render(**content)
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
+    if cards:
+        write_run_cards(target, read, content["reports"])
     return target
 
 
