@@ -18,17 +18,17 @@ class LabeledPredictions(NamedTuple):
         True classes, named as in ``classes``.
     p : ndarray, shape [N, n]
         Class probabilities.
-    classes : sequence of length n
+    classes : ndarray, shape [n]
         The name of each column of ``p``.
 
     Examples
     --------
-    >>> y, p, classes = LabeledPredictions(np.array(["dog"]), np.array([[0.2, 0.8]]), ["cat", "dog"])
+    >>> y, p, classes = LabeledPredictions(np.array(["dog"]), np.array([[0.2, 0.8]]), np.array(["cat", "dog"]))
     """
 
     y: NDArray[Any]
     p: NDArray[Any]
-    classes: Sequence[Any]
+    classes: NDArray[Any]
 
 
 def predicts(model: Any) -> bool:

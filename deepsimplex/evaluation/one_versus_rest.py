@@ -280,10 +280,10 @@ def _rates(
     ]
 
 
-def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
     """Divide: x / 0 is infinite, 0 / 0 is NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return part / whole
+        return np.asarray(part / whole)
 
 
 def _mean(values: NDArray[np.float64]) -> float:
