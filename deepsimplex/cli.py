@@ -117,7 +117,11 @@ def _loading() -> Iterator[None]:
 def _experiments() -> Any:
     """Import what the commands do, when one is called: --help needs no TensorFlow."""
     with _loading():
+        import tensorflow as tf
+
         from deepsimplex import experiments
+    # It counts the predictions of several models, each traced once, as those of one.
+    tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in record.getMessage())
     return experiments
 
 

@@ -129,7 +129,7 @@ def test_splits_by_group_divide_all_rows(groups, classes, fraction, seed):
         assert "groups of data must" in str(error)  # noqa: PT017, it may raise or not
         return
     except UserWarning as warning:
-        assert "have no test sample" in str(warning)  # noqa: PT017
+        assert "have no sample held out" in str(warning)  # noqa: PT017
         return
     np.testing.assert_array_equal(np.sort([*train, *test]), np.arange(len(y)))
     assert not {*groups[train]} & {*groups[test]}
@@ -148,7 +148,7 @@ def test_share_of_groups_is_near_the_wanted_one():
 
 def test_class_of_one_group_is_trained_on_with_a_warning():
     groups, y = np.repeat([0, 1, 2, 3], 5), np.repeat([0, 0, 0, 1], 5)
-    with pytest.warns(UserWarning, match=r"classes 1 of data have no test sample"):
+    with pytest.warns(UserWarning, match=r"classes 1 of data have no sample held out"):
         train, _ = split_rows(y, 0.3, 0, "data", groups)
     assert {*y[train]} == {0, 1}
 

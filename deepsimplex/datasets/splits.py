@@ -45,7 +45,7 @@ def split_rows(
     Warns
     -----
     UserWarning
-        When a class has no test sample, as all of its samples are of one group.
+        When no sample of a class is held out, as all of its samples are of one group.
     """
     check_number(test_fraction, "test_fraction", least=0, below=1)
     check_whole(seed, "seed", 0, 2**32 - 1)
@@ -119,7 +119,7 @@ def _choose_groups(
             "that cannot be divided so"
         )
     if len(untested):
-        warn_caller(f"classes {listed(untested)} of {name} have no test sample: their groups cannot be divided")
+        warn_caller(f"classes {listed(untested)} of {name} have no sample held out: their groups cannot be divided")
     return chosen
 
 

@@ -52,7 +52,8 @@ def load_split(config: RunConfig) -> Split:
     fraction = config.data.validation_fraction
     by_row = [None if values is None else values[order] for values in (data.groups, data.time)]
     if fraction > 0 and any(values is not None for values in by_row):
-        rows = split_rows(y[order], fraction, config.seed, f"training samples of {data.name}", *by_row)
+        names = np.array(data.class_names)[y[order]]
+        rows = split_rows(names, fraction, config.seed, f"training samples of {data.name}", *by_row)
         training, validation = (order[half] for half in rows)
     else:
         held_out = round(fraction * len(order))
