@@ -110,7 +110,8 @@ def write_report(
     )
     environment.filters["number"] = number
     settings = (title, level, resamples, seed, sections, announce)
-    html = environment.get_template("page.html").render(**_content(read, *settings))
+    content = _content(read, *settings)
+    html = environment.get_template("page.html").render(**content)
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
     if cards:
