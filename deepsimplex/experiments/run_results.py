@@ -108,6 +108,7 @@ def save_test_predictions(model: SimplexClassifier, split: Split, probabilities:
         readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
+        groups=split.groups_test,
     )
 
 
