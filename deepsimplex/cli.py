@@ -310,10 +310,10 @@ def report(
     resamples: Annotated[int, typer.Option("--resamples", help="of the test samples, for the intervals")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
-    """Compare runs on one HTML page that needs no network."""
+    """Compare runs on one HTML page that needs no network, and write a model card of each beside it."""
     experiments = _experiments()
     page = experiments.write_report(
-        output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
+        output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
     print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
 

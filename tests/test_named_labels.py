@@ -24,6 +24,9 @@ ARGUMENTS = {
     "probabilities": {"one": P, "other": P[::-1]},
     "metric": evaluation.weighted_f1,
     "k": 1,
+    "threshold": 0.3,
+    "decisions": P.argmax(axis=1),
+    "costs": 1 - np.eye(3),
     "latent": LatentGaussian(geometry.vertices(3)[Y] + RNG.normal(size=(N, 2)), np.ones((N, 1))),
     "images": np.zeros((N, 2, 2)),
 }

@@ -185,6 +185,14 @@ class AfterTraining(CalibratedClassifier):
         """Number of columns of X, if the classifier tells it; of probabilities, if there is no classifier."""
         return len(self.classes_) if self.classifier is None else int(self.classifier.n_features_in_)
 
+    @property
+    def _sample_shape(self) -> tuple[int | None, ...] | None:
+        if isinstance(self.classifier, keras.Model):
+            shape = getattr(self.classifier, "input_shape", None)
+            return shape[1:] if isinstance(shape, tuple) else None
+        count = None if self.classifier is None else getattr(self.classifier, "n_features_in_", None)
+        return None if count is None else (int(count),)
+
     def __sklearn_is_fitted__(self) -> bool:
         """Return True: the classifier inside is fitted."""
         return True

@@ -28,6 +28,7 @@ from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASU
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import PageSection, partition_figures
 from deepsimplex.experiments.report_figures import sections as drawn_sections
+from deepsimplex.experiments.run_cards import write_run_cards
 
 _MISSING = "–"
 # Names of metrics of a run, with the labels of their rows.
@@ -48,6 +49,7 @@ def write_report(
     resamples: int = 1000,
     seed: int = 0,
     sections: Sequence[PageSection] = (),
+    cards: bool = False,
     announce: Callable[[str], object] = lambda text: None,
 ) -> Path:
     """Compare runs on one HTML page that contains everything it shows: no network and no script.
@@ -68,6 +70,8 @@ def write_report(
         same call writes the same page.
     sections : sequence of PageSection
         Further sections, after the others. Default: none.
+    cards : bool
+        Write a model card of each run beside the page, as "report_digits_001.md". Default False.
     announce : callable
         Called with a line of text after each step, such as ``print``. Default: nothing is shown.
 
@@ -108,9 +112,12 @@ def write_report(
     )
     environment.filters["number"] = number
     settings = (title, level, resamples, seed, sections, announce)
-    html = environment.get_template("page.html").render(**_content(read, *settings))
+    content = _content(read, *settings)
+    html = environment.get_template("page.html").render(**content)
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
+    if cards:
+        write_run_cards(target, read, content["reports"])
     return target
 
 

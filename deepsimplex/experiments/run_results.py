@@ -13,6 +13,7 @@ from deepsimplex.experiments.finished_runs import UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
+from deepsimplex.export.model_card import write_card
 
 REJECTED = 0.05  # share of known samples that count as unknown
 
@@ -76,6 +77,9 @@ def _evaluate(
     with recording_failure(missing, "figures"):
         _draw(split, probabilities, folder)
     save_test_predictions(model, split, probabilities, folder)
+    if folder.served.exists():
+        name, sizes = folder.path.resolve().parts[-2:], f"{len(split.x)} training, {len(split.x_test)} test samples"
+        write_card(model.card(report, name="/".join(name), data=f"{sizes} of {name[0]}"), folder.served)
     log(str(report))
     return scores
 
