@@ -91,8 +91,8 @@ def scores_of(
     sets = None
     if model.prediction_sets is not None and not len(model.prediction_sets.groups_):
         sets = model.prediction_sets.predict(probabilities)
-    names = np.array(model.class_names)
-    report = evaluation.report(names[y], probabilities, sets=sets, classes=names)
+    names = model.class_names
+    report = evaluation.report([names[k] for k in y], probabilities, sets=sets, classes=names)
     scores = report.as_dict()
     if model.density is not None:
         scores["unfamiliar_share"] = float((model.familiarity(x, batch_size=BATCH) < UNFAMILIAR).mean())
