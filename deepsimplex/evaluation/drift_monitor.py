@@ -251,7 +251,7 @@ class DriftMonitor:
             class_frequencies=dict(zip(map(str, self.classes), zip(before.tolist(), now, strict=True), strict=True)),
             labels=len(covered),
             coverage=_mean(covered),
-            coverage_interval=_share_interval(int(covered.sum()), len(covered), self.level) if len(covered) else None,
+            coverage_interval=share_interval(int(covered.sum()), len(covered), self.level) if len(covered) else None,
             calibration_error=(_calibration_error(self.reference), _calibration_error(self.stream)),
         )
 
@@ -330,10 +330,16 @@ def _calibration_error(columns: Columns) -> float | None:
     return expected_calibration_error(columns["y"][given], columns["p"][given]) if given.any() else None
 
 
-def _share_interval(hits: int, count: int, level: float) -> Interval:
+def share_interval(hits: int, count: int, level: float) -> Interval:
     """Return a confidence sequence of a probability: it holds at all times together with probability 1 - level.
 
     Inverts the test martingale of a uniform mixture over the alternatives (Robbins 1970).
+
+    Examples
+    --------
+    >>> lower, upper = share_interval(90, 100, 0.05)
+    >>> print(f"{lower:.3f} {upper:.3f}")
+    0.772 0.971
     """
     mixture = betaln(hits + 1, count - hits + 1) + math.log(level)
     share = hits / count

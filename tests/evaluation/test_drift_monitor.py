@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import kstest
 
 from deepsimplex.evaluation import DriftMonitor, ExchangeabilityTest, coverage, expected_calibration_error
-from deepsimplex.evaluation.drift_monitor import _share_interval
+from deepsimplex.evaluation.drift_monitor import share_interval
 
 RNG = np.random.default_rng(0)
 P = RNG.dirichlet([1.0, 1.0, 1.0], 600)
@@ -147,16 +147,16 @@ def test_weights_sum_to_one():
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 10), (10, 10), (90, 100), (1, 10_000)])
 def test_coverage_interval_holds_the_share(hits, count):
-    lower, upper = _share_interval(hits, count, 0.05)
+    lower, upper = share_interval(hits, count, 0.05)
     assert 0 <= lower <= hits / count <= upper <= 1
-    assert _share_interval(count - hits, count, 0.05) == pytest.approx((1 - upper, 1 - lower), abs=1e-9)
+    assert share_interval(count - hits, count, 0.05) == pytest.approx((1 - upper, 1 - lower), abs=1e-9)
 
 
 def test_coverage_interval_holds_at_all_times():
     hits = (np.random.default_rng(0).random((200, 300)) < 0.9).cumsum(axis=1)
     times = range(1, 301, 10)
     missed = [
-        any(not i.lower <= 0.9 <= i.upper for i in (_share_interval(int(row[t - 1]), t, 0.2) for t in times))
+        any(not i.lower <= 0.9 <= i.upper for i in (share_interval(int(row[t - 1]), t, 0.2) for t in times))
         for row in hits
     ]
     assert np.mean(missed) < 0.2
