@@ -1,8 +1,8 @@
 """Command line of the package.
 
 ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``; without a configuration
-``train FOLDER``, ``predict MODEL FOLDER`` and ``evaluate MODEL --data FOLDER``; and ``report RUN [RUN ...]``, which
-compares runs on one page.
+``train FOLDER``, ``predict MODEL FOLDER`` and ``evaluate MODEL --data FOLDER``; ``report RUN [RUN ...]``, which
+compares runs on one page; and ``monitor REFERENCE PREDICTIONS ...``, which watches predictions for drift.
 """
 
 import json
@@ -117,7 +117,11 @@ def _loading() -> Iterator[None]:
 def _experiments() -> Any:
     """Import what the commands do, when one is called: --help needs no TensorFlow."""
     with _loading():
+        import tensorflow as tf
+
         from deepsimplex import experiments
+    # It counts the predictions of several models, each traced once, as those of one.
+    tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in record.getMessage())
     return experiments
 
 
@@ -240,13 +244,13 @@ def predict(
 _READING = ("image_size", "color", "pixel_scale")
 
 
-def _read_options(overrides: list[str] | None, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+def _read_options(overrides: list[str] | None, known: tuple[str, ...]) -> dict[str, Any]:
     with _loading():
         from deepsimplex.experiments.configuration import ConfigurationError, read_options
 
     options = read_options(overrides or ())
-    if unknown := [name for name in options if known is not None and name not in known]:
-        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known or ())}")
+    if unknown := [name for name in options if name not in known]:
+        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known)}")
     return options
 
 
@@ -280,7 +284,7 @@ def evaluate(
         raise ValueError(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
-    options = _read_options(overrides)
+    options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
     _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
@@ -310,12 +314,38 @@ def report(
     resamples: Annotated[int, typer.Option("--resamples", help="of the test samples, for the intervals")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
-    """Compare runs on one HTML page that needs no network."""
+    """Compare runs on one HTML page that needs no network, and write a model card of each beside it."""
     experiments = _experiments()
     page = experiments.write_report(
-        output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
+        output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
     print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
+
+
+@application.command()
+@_on_one_line()
+def monitor(
+    reference: Annotated[Path, typer.Argument(help="predictions for held-out samples, .csv or .npz")],
+    predictions: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PREDICTIONS]...", help="in the order of their time, .csv or .npz")
+    ] = None,
+    state: Annotated[Path, typer.Option("--state", help="file in which the next call goes on")] = Path("drift.npz"),
+    level: Annotated[float, typer.Option("--level", help="probability of ever raising a false alarm")] = 0.05,
+    coverage: Annotated[float, typer.Option("--coverage", help="of the sets, where samples are labeled")] = 0.9,
+    seed: Annotated[int, typer.Option("--seed", help="of the order of equal values")] = 0,
+    figure: Annotated[Path | None, typer.Option("--figure", help="picture to draw", show_default=False)] = None,
+    log_dir: Annotated[
+        Path | None, typer.Option("--log-dir", help="folder of TensorBoard events", show_default=False)
+    ] = None,
+) -> None:
+    """Watch predictions for drift; exit with status 1 once there is an alarm."""
+    options: dict[str, Any] = {"figure": figure, "log_dir": log_dir, "announce": print}
+    watched = _experiments().monitor(
+        reference, predictions or (), state=state, level=level, coverage=coverage, seed=seed, **options
+    )
+    print(watched)
+    if watched.alarm is not None:
+        raise typer.Exit(1)
 
 
 def main() -> None:

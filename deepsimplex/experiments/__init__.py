@@ -1,13 +1,16 @@
 """Experiments: from a configuration to a run folder with a trained, evaluated and exported classifier; reports."""
 
 from deepsimplex.experiments.commands import evaluate, export, make_targets, train
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, folder_config, load_config
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.external_validation import evaluate_on
+from deepsimplex.experiments.file_predictions import FilePredictions, predict_files
 from deepsimplex.experiments.finished_runs import Run, read_run, read_runs
-from deepsimplex.experiments.new_data import FilePredictions, evaluate_on, predict_files
+from deepsimplex.experiments.folder_configuration import folder_config
 from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments.watched_predictions import monitor
 
 __all__ = [
     "ConfigurationError",
@@ -25,6 +28,7 @@ __all__ = [
     "load_config",
     "load_predictions",
     "make_targets",
+    "monitor",
     "predict_files",
     "read_run",
     "read_runs",

@@ -13,6 +13,7 @@ from deepsimplex.experiments.finished_runs import UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
+from deepsimplex.export.model_card import write_card
 
 REJECTED = 0.05  # share of known samples that count as unknown
 
@@ -76,6 +77,9 @@ def _evaluate(
     with recording_failure(missing, "figures"):
         _draw(split, probabilities, folder)
     save_test_predictions(model, split, probabilities, folder)
+    if folder.served.exists():
+        name, sizes = folder.path.resolve().parts[-2:], f"{len(split.x)} training, {len(split.x_test)} test samples"
+        write_card(model.card(report, name="/".join(name), data=f"{sizes} of {name[0]}"), folder.served)
     log(str(report))
     return scores
 
@@ -87,7 +91,8 @@ def scores_of(
     sets = None
     if model.prediction_sets is not None and not len(model.prediction_sets.groups_):
         sets = model.prediction_sets.predict(probabilities)
-    report = evaluation.report(y, probabilities, sets=sets)
+    names = np.array(model.class_names)
+    report = evaluation.report(names[y], probabilities, sets=sets, classes=model.class_names)
     scores = report.as_dict()
     if model.density is not None:
         scores["unfamiliar_share"] = float((model.familiarity(x, batch_size=BATCH) < UNFAMILIAR).mean())
@@ -108,6 +113,7 @@ def save_test_predictions(model: SimplexClassifier, split: Split, probabilities:
         readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
+        groups=split.groups_test,
     )
 
 
