@@ -294,7 +294,8 @@ class AfterTraining(CalibratedClassifier):
         p, sets = self.predict_proba(X), self._after_training.prediction_sets
         others = None if outside is None else self.predict_proba(outside)
         options |= {"outside": others, "sets": None if sets is None else sets.predict(p, groups)}
-        return evaluation.report(self._labeled_arrays(X, y, None)[1], p, **options)
+        labels = self.classes_[self._labeled_arrays(X, y, None)[1]]
+        return evaluation.report(labels, p, classes=self.classes_.tolist(), **options)
 
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         X, numbers, weights = super()._labeled_arrays(X, y, sample_weight)

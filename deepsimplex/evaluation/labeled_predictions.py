@@ -102,7 +102,7 @@ def _blocks(data: Any) -> Any:
         raise TypeError(
             f"data must be (x, y), a tf.data.Dataset, PyDataset or generator of batches; found {type(data).__name__}"
         )
-    for block in [columns] if columns is not None else Samples.labeled(data).blocks():
+    for block in [columns] if columns is not None else Samples.of(data, labeled=True, name="data").blocks():
         if len(block) != 2:
             raise ValueError(f"data must hold samples and labels alone, (x, y); found {len(block)} columns")
         yield block[0], np.asarray(block[1])

@@ -282,6 +282,8 @@ def report(
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
     if predicts(y):
+        if groups is not None and not isinstance(p, tuple | list):
+            raise ValueError("groups must not be given beside batches, which may be shuffled: give (x, y) as arrays")
         y, p, known = labeled_predictions(y, p, classes=classes)
         classes = known.tolist()
     labels, probabilities = check_labels_and_probabilities(y, p, classes)

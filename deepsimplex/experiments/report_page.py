@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
 from deepsimplex._utils import progress
 from deepsimplex._utils.atomic_files import check_writable, replacing
@@ -144,7 +146,7 @@ def _content(
         "level": f"{100 * level:g}%",
         "resamples": resamples,
         "samples": len(runs[0].predictions.y),
-        "by_group": any(run.predictions.groups is not None for run in runs),
+        "drawn": _drawn(runs),
         "classes": runs[0].predictions.p.shape[1],
         "facts": facts(runs),
         "reports": reports,
@@ -180,7 +182,7 @@ def _scores(
             level=level,
             resamples=resamples,
             seed=seed,
-            groups=next((run.predictions.groups for run in runs if run.predictions.groups is not None), None),
+            groups=next(filter(_is_several, (run.predictions.groups for run in runs)), None),
             announce=started,
             classes=names,
         )
@@ -190,8 +192,21 @@ def _scores(
         started(run.name)
         labels, names = _named_labels([run])
         options: dict[str, Any] = {"intervals": level, "resamples": resamples, "seed": seed}
-        reports[run.name] = report(labels, run.predictions.p, groups=run.predictions.groups, classes=names, **options)
+        groups = run.predictions.groups if _is_several(run.predictions.groups) else None
+        reports[run.name] = report(labels, run.predictions.p, groups=groups, classes=names, **options)
     return reports, None
+
+
+def _is_several(groups: NDArray[np.int64] | None) -> bool:
+    return groups is not None and len(np.unique(groups)) > 1
+
+
+def _drawn(runs: Sequence[Run]) -> str:
+    """Return what the bootstrap draws, for the text about the intervals."""
+    groups = [run.predictions.groups for run in runs if run.predictions.groups is not None]
+    if any(map(_is_several, groups)):
+        return "test samples, whole groups at a time"
+    return "test samples, which are of one group: others may differ by more" if groups else "test samples"
 
 
 def _named_labels(runs: Sequence[Run]) -> tuple[Any, list[str] | None]:
