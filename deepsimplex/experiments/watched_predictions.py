@@ -1,10 +1,12 @@
 """Files of predictions that are watched for drift, one after the other and from call to call."""
 
 import csv
+import json
 import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ class _Columns:
     class_names: list[str]
     labels: Any
     familiarity: NDArray[np.float64] | None
+    sets: NDArray[np.bool_] | None = None
 
 
 def monitor(
@@ -67,9 +70,10 @@ def monitor(
 
     Notes
     -----
-    A .csv file has a header and, for each class, a column "probability NAME" ("probability_NAME" and "p_NAME" too);
-    "familiarity" and "label" (a class, or nothing) are optional; other columns are not read. An .npz file holds p
-    [N, n] and, optionally, class_names [n], y [N] (numbers, -1 where missing) and familiarity [N].
+    A .csv file is that of ``deepsimplex predict``: a column "probability_NAME" for each class ("probability NAME" and
+    "p_NAME" too) and, optionally, "familiarity", "set" (a JSON list of classes), "error" (rows that have one are left
+    out) and "label", to add by hand (a class, or nothing). Other columns are not read. An .npz file holds p [N, n] and,
+    optionally, class_names [n], y [N] (numbers, -1 where missing) and familiarity [N].
 
     Raises
     ------
@@ -106,7 +110,9 @@ def monitor(
                 f"{path} must hold the classes {known.class_names}, as the reference; found {new.class_names}"
             )
         try:
-            report = watched.update(new.p, new.labels, new.familiarity if known.familiarity is not None else None)
+            report = watched.update(
+                new.p, new.labels, new.familiarity if known.familiarity is not None else None, new.sets
+            )
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         seen.append(name)
@@ -177,25 +183,37 @@ def _read_csv(file: Path) -> _Columns:
         except (csv.Error, ValueError) as error:
             raise ValueError(f"{file} must be a table with a header ({error})") from error
     matches = {j: match for j, name in enumerate(header) if (match := _PROBABILITY.fullmatch(name))}
-    if len(matches) < 2 or not rows:
-        raise ValueError(
-            f"{file} must have a header with a column 'probability NAME' for each class, and rows; found {header} and "
-            f"{len(rows)} rows"
-        )
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise ValueError(f"{file}: row {number} must have {len(header)} cells; found {len(row)}")
+    columns = {name: [row[j] for row in rows] for j, name in enumerate(header)}
+    if "error" in columns:
+        readable = [not error for error in columns["error"]]
+        columns = {name: list(compress(column, readable)) for name, column in columns.items()}
+    if len(matches) < 2 or not any(columns.values()):
+        raise ValueError(
+            f"{file} must have a header with a column 'probability_NAME' for each class, and rows; found {header} and "
+            f"{len(rows)} rows" + (", all with an error" if rows and "error" in columns else "")
+        )
+    class_names = [match[1] for match in matches.values()]
 
-    def numbers(j: int) -> NDArray[np.float64]:
+    def parsed(name: str, parse: Callable[[str], Any], wanted: str) -> NDArray[Any]:
         try:
-            return np.array([float(row[j]) for row in rows])
-        except ValueError as error:
-            raise ValueError(f"{file}: column {header[j]!r} must hold numbers ({error})") from error
+            return np.array([parse(cell) for cell in columns[name]])
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{file}: column {name!r} must hold {wanted} ({error})") from error
 
-    labels = next((header.index(name) for name in LABEL_COLUMNS if name in header), None)
+    def membership(cell: str) -> list[bool]:
+        members = json.loads(cell)
+        if not set(members) <= set(class_names):
+            raise ValueError(f"found {cell}")
+        return [name in members for name in class_names]
+
+    label = next((name for name in LABEL_COLUMNS if name in columns), None)
     return _Columns(
-        np.column_stack([numbers(j) for j in matches]),
-        [match[1] for match in matches.values()],
-        None if labels is None else [row[labels] or None for row in rows],
-        numbers(header.index("familiarity")) if "familiarity" in header else None,
+        np.column_stack([parsed(header[j], float, "numbers") for j in matches]),
+        class_names,
+        None if label is None else [cell or None for cell in columns[label]],
+        parsed("familiarity", float, "numbers") if "familiarity" in columns else None,
+        parsed("set", membership, "JSON lists of classes") if "set" in columns else None,
     )

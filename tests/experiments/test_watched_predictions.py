@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from deepsimplex import cli, plots
 from deepsimplex.evaluation import DriftMonitor
 from deepsimplex.experiments import monitor, save_predictions
+from deepsimplex.experiments.file_predictions import FilePredictions
 from tests.event_files import events
 
 RNG = np.random.default_rng(0)
@@ -74,6 +75,26 @@ def test_formats_of_files_give_the_same_report(files, prefix, tmp_path):
         for k, paths in enumerate([plain, arrays])
     ]
     assert reports[0] == reports[1]
+
+
+def test_tables_of_predicted_files_are_watched(tmp_path):
+    """With sets, with rows of files that cannot be read, and with a column of labels beside."""
+    names, p, sets = tuple(NAMES), P[200:300].copy(), P[200:300] > 0.2
+    errors = tuple("it is damaged" if i % 10 == 0 else "" for i in range(100))
+    p[::10] = np.nan
+    files = tuple(f"{i}.png" for i in range(100))
+    table = FilePredictions(files, names, p, errors, sets=sets, familiarity=FAMILIARITY[200:300])
+    columns = {**table.columns(), "label": [NAMES[k] for k in Y[200:300]]}
+    table.write(tmp_path / "monday.csv")
+    with (tmp_path / "labeled.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
+    reference = write_csv(tmp_path / "reference.csv", P[:200], labels_of(slice(200)), FAMILIARITY[:200])
+    for day, labels in (("monday", 0), ("labeled", 90)):
+        report = monitor(reference, [tmp_path / f"{day}.csv"], state=tmp_path / f"{day}.npz")
+        assert (report.samples, report.labels) == (90, labels)
+    kept = np.arange(100) % 10 > 0
+    assert report.coverage == pytest.approx(sets[kept, Y[200:300][kept]].mean())
+    assert str(monitor(reference, state=tmp_path / "labeled.npz")) == str(report)
 
 
 def test_saved_predictions_are_watched(tmp_path):
@@ -154,6 +175,9 @@ def damaged_state(files, tmp_path):
         (text(b"file,class\na,b\n"), r"x\.csv must have .*\['file', 'class'\]"),
         (text(b"probability a,probability b\n0.5\n"), r"x\.csv: row 0 must have 2 cells; found 1"),
         (text(b"probability a,probability b\n0.5,x\n"), r"x\.csv: column 'probability b' must hold numbers"),
+        (text(b"p_a,p_b,error\n,,damaged\n"), r"x\.csv must have .*1 rows, all with an error"),
+        (text(b'p_cat,"p_do""g, a",p_=fox,set\n0.5,0.5,0,"[""cow""]"\n'), r"column 'set' must hold .*cow"),
+        (text(b'p_cat,"p_do""g, a",p_=fox,set\n0.5,0.5,0,cat\n'), r"column 'set' must hold JSON"),
         (text(b"\xff\xfe\x00"), r"x\.csv must be a table"),
         (text(b"no archive", ".npz"), r"x\.npz is damaged"),
         (text(b"", ".txt"), r"found .*x\.txt"),
