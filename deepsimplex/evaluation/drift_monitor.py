@@ -27,6 +27,8 @@ from deepsimplex.evaluation.exchangeability import ExchangeabilityTest
 WATCHED_CLASSES = 50
 """Largest number of classes whose probabilities are watched: the most frequent of the reference."""
 
+DECIMALS = 6
+"""Numbers that differ by less are tied: the precision of a file or of a device is no drift."""
 _OPTIONS = ("level", "coverage", "recent", "seed")
 
 Columns = dict[str, NDArray[Any]]
@@ -305,11 +307,12 @@ class DriftMonitor:
         return {"p": probabilities, "y": numbers, "familiarity": familiarities}
 
     def _statistics(self, columns: Columns) -> Columns:
-        """Return the watched numbers [N] by name, NaN where they are missing."""
+        """Return the watched numbers [N] by name, NaN where they are missing, to ``DECIMALS``."""
         p = columns["p"]
         classes = {f"class {self.classes[k]}": p[:, k] for k in self.watched_classes}
         others = {"familiarity": columns["familiarity"], "true class": _true_class_probabilities(columns)}
-        return {"confidence": p.max(axis=1), **others, **classes}
+        numbers = {"confidence": p.max(axis=1), **others, **classes}
+        return {name: np.round(values.astype(np.float64), DECIMALS) for name, values in numbers.items()}
 
     def _means(self, values: Callable[[Columns], NDArray[Any]]) -> tuple[float, float | None]:
         return float(values(self.reference).mean()), _mean(values(self.stream)[-self.recent :])

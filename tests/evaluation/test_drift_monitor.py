@@ -136,6 +136,17 @@ def test_cause_of_drift_is_named(kind):
     assert str(report).startswith(f"DRIFT after {report.alarm} samples")
 
 
+@pytest.mark.parametrize("stored", [lambda p: p.astype(np.float32), lambda p: np.round(p, 6)], ids=["float32", "text"])
+def test_lower_precision_is_no_drift(stored):
+    """Of a network whose confidences differ from 1 by less than single precision."""
+    logits = np.random.default_rng(1).normal(size=(1000, 3)) * 15
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    expected, report = (DriftMonitor(p[:500]).update(stream) for stream in (p[500:], stored(p[500:])))
+    assert report.alarm is None
+    assert report.p_value == pytest.approx(expected.p_value, rel=0.05)
+
+
 def test_weights_sum_to_one():
     assert sum(monitor().weights.values()) == pytest.approx(1)
     assert sum(DriftMonitor(P).weights.values()) == pytest.approx(1)
