@@ -103,6 +103,12 @@ def watched(folder: Path, printed: str) -> None:
     assert folders == {"events", "train", "calibration"}
 
 
+def drifted(folder: Path, printed: str) -> None:
+    """Soon after the 500th sample, which is the first that is darker."""
+    assert 500 < int(re.search(r"^DRIFT after (\d+) samples", printed)[1]) < 600
+    assert (folder / "drift.png").is_file()
+
+
 def figures(folder: Path, printed: str) -> None:
     sizes = {path.name: path.stat().st_size for path in folder.glob("*.png")}
     assert sizes.keys() == {"reliability.png", "simplex.png", "latent.png", "confusion.png"}
@@ -144,6 +150,7 @@ CHECKS = {
     "table.onnx": Check(table_of_text_served),
     "calibrated.keras": Check(calibrated, epochs=1),
     "callbacks=[keras.callbacks.TensorBoard": Check(watched, epochs=1),
+    "plots.drift(monitor)": Check(drifted),
     "plots.latent_space": Check(figures),
     "compare_partitions": Check(evaluated),
     'ds.experiments.write_report("report.html", ["forest.npz"])': Check(reported),
