@@ -51,6 +51,30 @@ def photos(folder: Path) -> None:
         image.resize((32, 32)).save(target / f"{index:04d}.png")
 
 
+def clinics(folder: Path) -> None:
+    """Digits as X-rays: 3 is ill, 1, 7 and 8 are healthy; three images of a patient, another clinic with more ill."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    rows = [index for index, label in enumerate(digits.target) if label in (1, 3, 7, 8)]
+    ill, healthy = ([k for k in rows[560:] if (digits.target[k] == 3) == sick] for sick in (True, False))
+    places = dict.fromkeys(rows[:560], "clinic") | dict.fromkeys([*ill, *healthy[:30]], "other")
+    for index, place in places.items():
+        image = Image.fromarray((digits.images[index] * 15.9).astype("uint8")).resize((16, 16))
+        name = f"p{index // 3:03d}_{index}.png"
+        paths = [folder / place / ("ill" if digits.target[index] == 3 else "healthy") / name]
+        for path in [*paths, *([folder / "new" / name] if place == "other" else [])]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            image.save(path)
+
+
+def screened(folder: Path, printed: str) -> None:
+    accuracy_above(0.8)(folder, printed)
+    assert len((folder / "new.csv").read_text().splitlines()) == 70
+    assert (folder / "why.png").is_file()
+
+
 def runs(folder: Path, printed: str) -> None:
     """Nothing more than that."""
 
@@ -153,6 +177,7 @@ CHECKS = {
     "plots.drift(monitor)": Check(drifted),
     "plots.latent_space": Check(figures),
     "compare_partitions": Check(evaluated),
+    '"screen.keras"': Check(screened, epochs=6, before=clinics),
     'ds.experiments.write_report("report.html", ["forest.npz"])': Check(reported),
 }
 OTHERS = Check(runs, epochs=1)
@@ -189,6 +214,34 @@ def test_example_runs(example, tmp_path, monkeypatch, capsys):
     code = compile("\n" * (example.line - 1) + text, f"{example.page}.md", "exec")
     exec(code, vars(module))
     check.after(tmp_path, capsys.readouterr().out)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:none of the .* held-out samples has a class that is likelier:UserWarning")
+def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
+    """The commands of the guide, in this process."""
+    import shlex
+
+    from typer.testing import CliRunner
+
+    from deepsimplex.cli import application
+
+    clinics(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "guides" / "screening.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```shell\n(.*?)```", page, flags=re.DOTALL)
+    for line in block.strip().splitlines():
+        command, *arguments = shlex.split(line.replace("epochs=15", "epochs=4"))
+        assert command == "deepsimplex"
+        arguments += ["--resamples", "20"] if arguments[0] == "report" else []
+        done = CliRunner().invoke(application, arguments)
+        assert done.exit_code == (1 if arguments[0] == "monitor" else 0), (
+            done.output
+        )  # more of the other clinic are ill
+    table = (tmp_path / "new.csv").read_text().splitlines()
+    assert table[0].split(",")[-3:] == ["unknown", "decision", "error"]
+    assert len(table) == 70
+    assert (tmp_path / "report_clinic_001.md").is_file()
 
 
 def test_configuration_with_user_defined_members_is_valid(tmp_path, monkeypatch):
