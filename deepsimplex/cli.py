@@ -117,7 +117,11 @@ def _loading() -> Iterator[None]:
 def _experiments() -> Any:
     """Import what the commands do, when one is called: --help needs no TensorFlow."""
     with _loading():
+        import tensorflow as tf
+
         from deepsimplex import experiments
+    # It counts the predictions of several models, each traced once, as those of one.
+    tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in record.getMessage())
     return experiments
 
 
@@ -240,13 +244,13 @@ def predict(
 _READING = ("image_size", "color", "pixel_scale")
 
 
-def _read_options(overrides: list[str] | None, known: tuple[str, ...] | None = None) -> dict[str, Any]:
+def _read_options(overrides: list[str] | None, known: tuple[str, ...]) -> dict[str, Any]:
     with _loading():
         from deepsimplex.experiments.configuration import ConfigurationError, read_options
 
     options = read_options(overrides or ())
-    if unknown := [name for name in options if known is not None and name not in known]:
-        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known or ())}")
+    if unknown := [name for name in options if name not in known]:
+        raise ConfigurationError(f"unknown key {unknown[0]!r}; known keys are {', '.join(known)}")
     return options
 
 
@@ -280,7 +284,7 @@ def evaluate(
         raise ValueError(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
-    options = _read_options(overrides)
+    options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
     _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
@@ -310,10 +314,10 @@ def report(
     resamples: Annotated[int, typer.Option("--resamples", help="of the test samples, for the intervals")] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
-    """Compare runs on one HTML page that needs no network."""
+    """Compare runs on one HTML page that needs no network, and write a model card of each beside it."""
     experiments = _experiments()
     page = experiments.write_report(
-        output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
+        output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
     print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
 

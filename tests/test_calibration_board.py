@@ -55,7 +55,8 @@ def run(four, tmp_path_factory):
 @pytest.mark.slow
 def test_all_documented_tags_are_written(run):
     *_, written = run
-    by_epoch = {*SCORES, *(f"calibration_of_class/{k}" for k in ("0_none", "1_one", "2_two", "3_three"))}
+    kinds = ("calibration_of_class", "sensitivity_of_class")
+    by_epoch = {*SCORES, *(f"{kind}/{k}" for kind in kinds for k in ("0_none", "1_one", "2_two", "3_three"))}
     by_epoch |= {"confidence", "latent/scale", "latent/norm"}
     by_epoch |= {"pictures/reliability", "pictures/simplex", "pictures/highest_loss"}
     assert written.keys() == {(tag, step) for tag in by_epoch for step in (0, 1)} | {(tag, 0) for tag in ALWAYS}
@@ -71,6 +72,8 @@ def test_scores_equal_those_of_a_report(run):
         assert float(written[tag, 1]) == pytest.approx(report[tag.split("/")[1]], rel=1e-4, abs=1e-6), tag
     curve = ds.evaluation.reliability_curve(y, p, class_index=2)
     assert float(written["calibration_of_class/2_two", 1]) == pytest.approx(curve.expected_calibration_error, rel=1e-4)
+    sensitivity = ds.evaluation.class_scores(y, p)[2]["sensitivity"]
+    assert float(written["sensitivity_of_class/2_two", 1]) == pytest.approx(sensitivity, rel=1e-4)
 
 
 def test_histograms_equal_those_of_the_predictions(run):
@@ -116,7 +119,8 @@ def test_model_without_latents_has_no_latent_pictures(four, tmp_path):
     model = plain()
     fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y[:, None]), class_names=list("abcd")), epochs=1)
     (written,) = events(tmp_path / "calibration")
-    classes = {f"calibration_of_class/{k}_{name}" for k, name in enumerate("abcd")}
+    kinds = ("calibration_of_class", "sensitivity_of_class")
+    classes = {f"{kind}/{k}_{name}" for kind in kinds for k, name in enumerate("abcd")}
     assert tags(written) == {*SCORES, *classes, *ALWAYS, "confidence"} | {
         f"pictures/{name}" for name in ("reliability", "simplex", "highest_loss")
     }

@@ -39,7 +39,8 @@ def test_every_iteration_is_written(tmp_path):
     assert {tag for tag, step in written if step == 0} == ONCE
     written = {key: value for key, value in written.items() if key[0] not in ONCE}
     tags, steps = {tag for tag, _ in written}, sorted({step for _, step in written})
-    class_tags = {f"calibration_of_class/{k}_{name}" for k, name in enumerate("abc")}
+    kinds = ("calibration_of_class", "sensitivity_of_class")
+    class_tags = {f"{kind}/{k}_{name}" for kind in kinds for k, name in enumerate("abc")}
     every_step = {"objective", "kernel/variance", "kernel/lengthscales", "noise", "confidence", *SCORES, *class_tags}
     at_the_end = {"latent/norm", "latent/scale", "pictures/reliability", "pictures/simplex"}
     at_the_end |= {"pictures/reliability_band"}

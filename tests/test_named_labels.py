@@ -24,6 +24,9 @@ ARGUMENTS = {
     "probabilities": {"one": P, "other": P[::-1]},
     "metric": evaluation.weighted_f1,
     "k": 1,
+    "threshold": 0.3,
+    "decisions": P.argmax(axis=1),
+    "costs": 1 - np.eye(3),
     "latent": LatentGaussian(geometry.vertices(3)[Y] + RNG.normal(size=(N, 2)), np.ones((N, 1))),
     "images": np.zeros((N, 2, 2)),
 }
@@ -77,8 +80,17 @@ def test_names_are_read_as_numbers_are(name):
     named = function(**arguments(function, np.array(NAMES)[Y]), classes=NAMES)
     if "class_names" in inspect.signature(function).parameters:
         numbered = function(**arguments(function, Y), class_names=NAMES)
-    if name not in ("standardized_partition", "compare_partitions"):  # whose results hold the names
+    if name not in ("standardized_partition", "compare_partitions", "class_scores", "report"):  # that hold the names
         assert plain(named) == plain(numbered)
+
+
+@pytest.mark.parametrize("function", [evaluation.class_scores, evaluation.report])
+def test_scores_of_classes_are_named(function):
+    named = function(np.array(NAMES)[Y], P, classes=NAMES)
+    by_class = getattr(named, "by_class", named)
+    numbered = evaluation.class_scores(Y, P)
+    assert [by_class[name] for name in NAMES] == [numbered[k] for k in range(3)]
+    assert all(name in str(named) for name in NAMES)
 
 
 def test_functions_of_labels_are_many():

@@ -146,7 +146,7 @@ CHECKS = {
     "callbacks=[keras.callbacks.TensorBoard": Check(watched, epochs=1),
     "plots.latent_space": Check(figures),
     "compare_partitions": Check(evaluated),
-    "ds.experiments.write": Check(reported),
+    'ds.experiments.write_report("report.html", ["forest.npz"])': Check(reported),
 }
 OTHERS = Check(runs, epochs=1)
 

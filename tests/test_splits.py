@@ -129,7 +129,7 @@ def test_splits_by_group_divide_all_rows(groups, classes, fraction, seed):
         assert "groups of data must" in str(error)  # noqa: PT017, it may raise or not
         return
     except UserWarning as warning:
-        assert "have no test sample" in str(warning)  # noqa: PT017
+        assert "have no sample held out" in str(warning)  # noqa: PT017
         return
     np.testing.assert_array_equal(np.sort([*train, *test]), np.arange(len(y)))
     assert not {*groups[train]} & {*groups[test]}
@@ -148,7 +148,7 @@ def test_share_of_groups_is_near_the_wanted_one():
 
 def test_class_of_one_group_is_trained_on_with_a_warning():
     groups, y = np.repeat([0, 1, 2, 3], 5), np.repeat([0, 0, 0, 1], 5)
-    with pytest.warns(UserWarning, match=r"classes 1 of data have no test sample"):
+    with pytest.warns(UserWarning, match=r"classes 1 of data have no sample held out"):
         train, _ = split_rows(y, 0.3, 0, "data", groups)
     assert {*y[train]} == {0, 1}
 
@@ -205,6 +205,16 @@ def test_split_of_a_list_is_taken(tmp_path):
         ("photos", {"groups": np.arange(80)}, "groups of a folder must"),
         ("photos", {"time": r"(nowhere)"}, r"time '\(nowhere\)' must be found in the path of every image; 80 of 80"),
         ("photos", {"time": r"/(p\d+)/"}, "time must be numbers, or dates as 2024-05-31.*found 'p00' in row 0"),
+        (
+            "data.npz",
+            {"time": ["2024-05-31"] * 79 + ["2024"]},
+            "time must be numbers, or dates.*found '2024-05-31' in row 0",
+        ),
+        (
+            "data.npz",
+            {"time": np.array(["2024-05-31"] * 79 + ["NaT"], "datetime64[D]")},
+            "time must be.*'NaT' in row 79",
+        ),
         ("list.csv", {"groups": "site"}, "groups must name a column of .*found 'site'"),
         ("list.csv", {"target_column": "kind"}, "target_column must name a column"),
         ("table.csv", {"target_column": "label", "time": "hour"}, "time must name a column of .*found 'hour'"),

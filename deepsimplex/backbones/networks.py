@@ -12,6 +12,7 @@ from deepsimplex._utils.parameters import check_arguments
 from deepsimplex._utils.portable_operations import batch_normalization
 from deepsimplex._utils.registry import imported
 from deepsimplex._utils.validation import check_number, check_whole
+from deepsimplex.backbones.pretrained import PREFIX, pretrained
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
 
 
@@ -259,8 +260,8 @@ def backbone(name: str, **options: Any) -> keras.Model:
     Parameters
     ----------
     name : str
-        "mlp", "cnn", "resnet", or "module:function" for any function or class that returns a keras.Model, such as
-        "keras.applications:MobileNetV3Small".
+        "mlp", "cnn", "resnet"; "keras_hub:" and a preset, for ``pretrained``; or "module:function" for any function or
+        class that returns a keras.Model, such as "keras.applications:MobileNetV3Small".
     **options
         Arguments of the backbone.
 
@@ -279,6 +280,8 @@ def backbone(name: str, **options: Any) -> keras.Model:
             f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
             f"{did_you_mean(name, BACKBONES)}"
         )
+    if name.startswith(PREFIX):
+        return pretrained(name, **options)
     make: Any = BACKBONES.get(name) or imported(name, "backbone")
     check_arguments(options, inspect.signature(make).parameters, f"backbone {name!r}")
     return make(**options)

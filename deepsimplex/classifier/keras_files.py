@@ -1,5 +1,6 @@
 """Load files of Keras models, with errors that name the problem, and replace them safely."""
 
+import importlib.util
 import io
 import os
 import tempfile
@@ -65,6 +66,10 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
         model = keras.models.load_model(path, **kwargs)
         not_finite = [weight.path for weight in model.weights if not _is_finite(weight)]
     except Exception as error:  # Keras', of any type
+        if "keras_hub" in str(error) and importlib.util.find_spec("keras_hub") is None:
+            raise ImportError(
+                f"filepath: {str(path)!r} needs KerasHub; in a checkout: pip install '.[keras-hub]'"
+            ) from error
         raise ValueError(
             f"filepath: {str(path)!r} holds no model that can be made again ({type(error).__name__}: {error})"
         ) from error

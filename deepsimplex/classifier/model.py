@@ -38,7 +38,9 @@ from deepsimplex.classifier.several_workers import (
     versions,
 )
 from deepsimplex.classifier.training_labels import TrainingLabels
-from deepsimplex.export import export_model
+from deepsimplex.evaluation import Report
+from deepsimplex.export import export_model, model_card
+from deepsimplex.export.model_card import classification_task, write_card
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
@@ -63,9 +65,10 @@ class SimplexClassifier(CalibratedNetwork):
 
     Parameters
     ----------
-    backbone : keras.Model
+    backbone : keras.Model or str
         From samples to features [N, d]: ``backbones.mlp([100])``, ``backbones.cnn()``, or any other, e.g. one of
-        keras.applications with ``include_top=False, pooling="avg"``.
+        keras.applications with ``include_top=False, pooling="avg"``. A name as in ``backbones.backbone``:
+        "keras_hub:resnet_18_imagenet" is a preset of KerasHub.
     target : Target, str or dict, optional
         Where labels lie in latent space: ``targets.CASIMAC("euclidean")``, "ilr", "dirichlet", ... Default "vertices",
         which takes labels alone: streams, augmentation and soft labels are used as they come. A given object is not
@@ -937,6 +940,34 @@ class SimplexClassifier(CalibratedNetwork):
             verbose=verbose,
             **litert,
         )
+        write_card(self.card(), filepath)
+
+    def card(self, report: Report | None = None, **options: Any) -> str:
+        """Return a model card as Markdown with the metadata that hubs read; ``export`` writes it without scores.
+
+        Parameters
+        ----------
+        report : Report, optional
+            Scores on test samples, as of ``evaluation.report``. Default None: the card says that there are none.
+        **options
+            Of ``export.model_card``: name, description, data, license.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([8]), class_names=["cat", "dog"])
+        >>> "| classes | 2: cat, dog |" in model.card(name="pets", license="mit")
+        True
+        """
+        parts = {name: getattr(self, name) for name in ("target", "head", "readout")}
+        facts = {"class": type(self).__name__, "backbone": self.backbone.name, **parts}
+        if self.built:
+            shapes = keras.tree.map_shape_structure(lambda shape: list(shape[1:]), self._input_shapes)
+            facts |= {"parameters": f"{self.count_params():,}", "input": f"{shapes}, {self._input_dtypes}"}
+        task = classification_task(self._input_shapes and tuple(self._input_shapes)[1:])
+        components = {**self.after_training.components(), "unknown": self.unknown}
+        options = {"name": self.name, "task": task, **options}
+        return model_card(facts, self.class_names, components=components, report=report, **options)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         state = {} if self.training_loss is None else self.training_loss.state()

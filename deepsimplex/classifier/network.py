@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
+from deepsimplex.backbones import backbone as make_backbone
 from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.classifier.given_features import GivenFeatures, features_of, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import CheckpointState
@@ -38,7 +39,7 @@ class SimplexNetwork(keras.Model):
 
     def __init__(
         self,
-        backbone: keras.layers.Layer,
+        backbone: keras.layers.Layer | str,
         target: Target | str | dict[str, Any] | None = None,
         num_classes: int | None = None,
         covariance: Covariance | None = None,
@@ -52,6 +53,8 @@ class SimplexNetwork(keras.Model):
         super().__init__(name=name, **kwargs)
         self.autocast = False  # samples are cast by the layers that take them, not to the precision of this one
         self.seed = check_whole(seed, "seed", 0)
+        if isinstance(backbone, str):
+            backbone = make_backbone(backbone)
         if not isinstance(backbone, keras.layers.Layer):
             raise ValueError(f"backbone must be a keras.Model or layer; found {type(backbone).__name__}")
         if num_classes is None:

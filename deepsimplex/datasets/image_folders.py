@@ -102,9 +102,9 @@ def _in_paths(places: dict[Path, Path], pattern: Any, option: str, root: Path) -
     try:
         groups = 1 if isinstance(pattern, str) and pattern == "folder" else re.compile(pattern).groups
     except (re.error, TypeError) as error:
-        value = pattern if isinstance(pattern, str) else type(pattern).__name__
+        given = pattern if isinstance(pattern, str) else type(pattern).__name__
         raise ValueError(
-            f"{option} of a folder must be 'folder' or a regular expression; found {value!r} ({error})"
+            f"{option} of a folder must be 'folder' or a regular expression; found {given!r} ({error})"
         ) from None
     if groups != 1:
         raise ValueError(

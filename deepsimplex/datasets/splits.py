@@ -45,7 +45,7 @@ def split_rows(
     Warns
     -----
     UserWarning
-        When a class has no test sample, as all of its samples are of one group.
+        When no sample of a class is held out, as all of its samples are of one group.
     """
     check_number(test_fraction, "test_fraction", least=0, below=1)
     check_whole(seed, "seed", 0, 2**32 - 1)
@@ -54,7 +54,7 @@ def split_rows(
         return in_order, in_order[:0]
     if groups is None and time is None:
         return _by_class(y, test_fraction, seed, name)
-    units, unit = np.unique(time if groups is None else groups, return_inverse=True)
+    units, unit = np.unique(np.asarray(time if groups is None else groups), return_inverse=True)
     if len(units) < 2:
         what = "time" if groups is None else "groups"
         raise ValueError(f"{what} of {name} must have at least 2 values to split by; found {units[0]} alone")
@@ -119,7 +119,7 @@ def _choose_groups(
             "that cannot be divided so"
         )
     if len(untested):
-        warn_caller(f"classes {listed(untested)} of {name} have no test sample: their groups cannot be divided")
+        warn_caller(f"classes {listed(untested)} of {name} have no sample held out: their groups cannot be divided")
     return chosen
 
 
@@ -163,9 +163,9 @@ def as_time(values: ArrayLike | None, rows: int) -> NDArray[np.float64] | None:
     array = np.asarray(values)
     if array.shape != (rows,):
         raise ValueError(f"time must have a value for each sample; found shape {array.shape}")
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[us]").astype(np.float64)
-    result = np.array([_time_number(value) for value in array.tolist()], np.float64)
+    values = array.astype("datetime64[us]").tolist() if array.dtype.kind == "M" else array.tolist()  # or None for NaT
+    numbers = np.array([_number(value) for value in values], np.float64)
+    result = numbers if np.isfinite(numbers).any() else np.array([_seconds(value) for value in values], np.float64)
     if wrong := np.flatnonzero(~np.isfinite(result)).tolist():
         raise ValueError(
             f"time must be numbers, or dates as 2024-05-31 or 2024-05-31T08:30; found {str(array[wrong[0]])!r} in row "
@@ -174,11 +174,15 @@ def as_time(values: ArrayLike | None, rows: int) -> NDArray[np.float64] | None:
     return result
 
 
-def _time_number(value: Any) -> float:
+def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        pass
+        return np.nan
+
+
+def _seconds(value: Any) -> float:
+    """Return the seconds of a date since 1970, NaN for another value."""
     try:
         date = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:

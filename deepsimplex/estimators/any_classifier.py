@@ -185,6 +185,14 @@ class AfterTraining(CalibratedClassifier):
         """Number of columns of X, if the classifier tells it; of probabilities, if there is no classifier."""
         return len(self.classes_) if self.classifier is None else int(self.classifier.n_features_in_)
 
+    @property
+    def _sample_shape(self) -> tuple[int | None, ...] | None:
+        if isinstance(self.classifier, keras.Model):
+            shape = getattr(self.classifier, "input_shape", None)
+            return shape[1:] if isinstance(shape, tuple) else None
+        count = None if self.classifier is None else getattr(self.classifier, "n_features_in_", None)
+        return None if count is None else (int(count),)
+
     def __sklearn_is_fitted__(self) -> bool:
         """Return True: the classifier inside is fitted."""
         return True
@@ -286,7 +294,8 @@ class AfterTraining(CalibratedClassifier):
         p, sets = self.predict_proba(X), self._after_training.prediction_sets
         others = None if outside is None else self.predict_proba(outside)
         options |= {"outside": others, "sets": None if sets is None else sets.predict(p, groups)}
-        return evaluation.report(self._labeled_arrays(X, y, None)[1], p, **options)
+        labels = self.classes_[self._labeled_arrays(X, y, None)[1]]
+        return evaluation.report(labels, p, classes=self.classes_.tolist(), **options)
 
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         X, numbers, weights = super()._labeled_arrays(X, y, sample_weight)

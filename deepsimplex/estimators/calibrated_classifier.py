@@ -27,7 +27,9 @@ from deepsimplex.estimators.checked_data import (
     fitted_labels,
     readable_rows,
 )
-from deepsimplex.export import export_model
+from deepsimplex.evaluation import Report
+from deepsimplex.export import export_model, model_card
+from deepsimplex.export.model_card import classification_task, write_card
 from deepsimplex.export.rounding import warn_of_rounding
 from deepsimplex.samples import Labels
 
@@ -494,6 +496,30 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             "input_dtype": input_dtype,
         }
         self._export(filepath, format, **options, further_outputs=self._after_training.served)
+        write_card(self.card(), filepath)
+
+    def card(self, report: Report | None = None, **options: Any) -> str:
+        """Return a model card as Markdown with the metadata that hubs read; ``export`` writes it without scores.
+
+        Parameters
+        ----------
+        report : Report, optional
+            Scores on test samples, as of ``evaluation.report``. Default None: the card says that there are none.
+        **options
+            Of ``export.model_card``: name, description, data, license.
+
+        Returns
+        -------
+        str
+        """
+        components, shape = self._after_training.components(), self._sample_shape
+        facts = {"class": " ".join(repr(self).split())} | ({} if shape is None else {"input": list(shape)})
+        options = {"name": type(self).__name__, "task": classification_task(shape), **options}
+        return model_card(facts, self.classes_.tolist(), components=components, report=report, **options)
+
+    @property
+    def _sample_shape(self) -> tuple[int | None, ...] | None:
+        return (self.n_features_in_,)
 
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         resource, latent, readout = self._served()

@@ -9,13 +9,6 @@ from deepsimplex.evaluation.calibration_errors import (
     expected_calibration_error,
     maximum_calibration_error,
 )
-from deepsimplex.evaluation.class_scores import (
-    ClassScores,
-    average_precision,
-    balanced_accuracy,
-    class_scores,
-    roc_auc,
-)
 from deepsimplex.evaluation.classification_scores import (
     accuracy,
     top_k_accuracy,
@@ -26,6 +19,13 @@ from deepsimplex.evaluation.classification_scores import (
 from deepsimplex.evaluation.decision_curves import DecisionCurve, decision_curve, mean_cost, net_benefit
 from deepsimplex.evaluation.labeled_predictions import LabeledPredictions, labeled_predictions
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
+from deepsimplex.evaluation.one_versus_rest import (
+    ClassScores,
+    average_precision,
+    balanced_accuracy,
+    class_scores,
+    roc_auc,
+)
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
 from deepsimplex.evaluation.prediction_sets import coverage, coverage_by_class, coverage_by_size, set_size

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
-    check_labels,
     check_labels_and_probabilities,
+    check_labels_beside,
     check_number,
     check_positive,
 )
-from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
 
 
 def net_benefit(
@@ -123,21 +121,14 @@ def decision_curve(
     return DecisionCurve(t, true - weight * false, is_positive.mean() - weight * (~is_positive).mean())
 
 
-def _check_decisions(
-    y: ArrayLike, decisions: ArrayLike, classes: Sequence[Any] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return class numbers [N] of labels, and of decisions, -1 for abstentions."""
-    names = None if classes is None else tuple(classes)
-    labels = check_labels(y, None if names is None else len(names), classes=names)[0]
-    decided = check_array(decisions, "decisions", "[N]", rows=len(labels), of="y")
-    if (decided != np.rint(decided)).any() or decided.min(initial=0) < -1:
-        wrong = decided[(decided != np.rint(decided)) | (decided < -1)][0]
-        raise ValueError(f"decisions must be class numbers, or -1 for abstentions; found {wrong:g}")
-    return labels, decided.astype(np.int64)
-
-
-@partial(score, check=_check_decisions)
-def mean_cost(y: Any, decisions: Any, costs: ArrayLike, abstention: float | ArrayLike | None = None) -> PreparedScore:
+def mean_cost(
+    y: ArrayLike,
+    decisions: ArrayLike,
+    costs: ArrayLike,
+    abstention: float | ArrayLike | None = None,
+    *,
+    classes: Sequence[Any] | None = None,
+) -> float:
     """Mean cost of decisions.
 
     Parameters
@@ -158,7 +149,7 @@ def mean_cost(y: Any, decisions: Any, costs: ArrayLike, abstention: float | Arra
     Raises
     ------
     ValueError
-        For labels and decisions without a cost.
+        For labels that are no classes of ``costs``, and decisions without a cost.
 
     Examples
     --------
@@ -169,10 +160,14 @@ def mean_cost(y: Any, decisions: Any, costs: ArrayLike, abstention: float | Arra
     n = len(table)
     if table.shape != (n, n):
         raise ValueError(f"costs must have shape [n, n]; found {table.shape}")
+    decided = check_array(decisions, "decisions", "[N]", least=1)
+    labels = check_labels_beside(y, "decisions", (len(decided), n), classes)
+    if (unknown := (decided != np.rint(decided)) | (decided < -1) | (decided >= n)).any():
+        raise ValueError(
+            f"decisions must be class numbers below {n}, or -1 for abstentions; found {decided[unknown][0]:g}"
+        )
     if abstention is not None:
         table = np.column_stack([table, np.broadcast_to(check_array(abstention, "abstention"), n)])
-    elif (decisions == -1).any():
+    elif (decided == -1).any():
         raise ValueError("abstention must be given: decisions hold -1, which has no cost otherwise")
-    if max(y.max(), decisions.max()) >= n:
-        raise ValueError(f"costs must hold every class of y and decisions; found {n} rows for class {y.max()}")
-    return mean_score(table[y, decisions])
+    return float(np.mean(table[labels, decided.astype(np.int64)]))

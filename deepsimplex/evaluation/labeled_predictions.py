@@ -18,17 +18,17 @@ class LabeledPredictions(NamedTuple):
         True classes, named as in ``classes``.
     p : ndarray, shape [N, n]
         Class probabilities.
-    classes : sequence of length n
+    classes : ndarray, shape [n]
         The name of each column of ``p``.
 
     Examples
     --------
-    >>> y, p, classes = LabeledPredictions(np.array(["dog"]), np.array([[0.2, 0.8]]), ["cat", "dog"])
+    >>> y, p, classes = LabeledPredictions(np.array(["dog"]), np.array([[0.2, 0.8]]), np.array(["cat", "dog"]))
     """
 
     y: NDArray[Any]
     p: NDArray[Any]
-    classes: Sequence[Any]
+    classes: NDArray[Any]
 
 
 def predicts(model: Any) -> bool:
@@ -102,7 +102,7 @@ def _blocks(data: Any) -> Any:
         raise TypeError(
             f"data must be (x, y), a tf.data.Dataset, PyDataset or generator of batches; found {type(data).__name__}"
         )
-    for block in [columns] if columns is not None else Samples.labeled(data).blocks():
+    for block in [columns] if columns is not None else Samples.of(data, labeled=True, name="data").blocks():
         if len(block) != 2:
             raise ValueError(f"data must hold samples and labels alone, (x, y); found {len(block)} columns")
         yield block[0], np.asarray(block[1])

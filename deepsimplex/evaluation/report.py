@@ -25,14 +25,14 @@ from deepsimplex.evaluation.bootstrap import (
     checked_groups,
     resample,
 )
-from deepsimplex.evaluation.class_scores import (
+from deepsimplex.evaluation.json_values import JSONResult, text_table
+from deepsimplex.evaluation.labeled_predictions import labeled_predictions, predicts
+from deepsimplex.evaluation.one_versus_rest import (
     CLASS_MEANS,
     ClassScores,
     prepare_class_scores,
     resampled_class_scores,
 )
-from deepsimplex.evaluation.json_values import JSONResult, text_table
-from deepsimplex.evaluation.labeled_predictions import labeled_predictions, predicts
 
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 """The parts of the Brier score, in the order of ``BrierDecomposition``."""
@@ -252,10 +252,13 @@ def report(
     samples                               4
     classes                               2
     accuracy                         0.7500
+    balanced accuracy                0.7500
     top 1 accuracy                   0.7500
     weighted precision               0.8333
     weighted recall                  0.7500
     weighted f1                      0.7333
+    area under ROC curve             0.7500
+    average precision                0.8333
     negative log likelihood          0.5108
     Brier score                      0.1750
     Brier reliability                0.1750
@@ -271,11 +274,18 @@ def report(
     area under risk coverage         0.1458
     accuracy at coverage 0.8         0.7500
     bins                                 15
+    <BLANKLINE>
+       samples  sensitivity  specificity    PPV    NPV    LR+    LR-  ROC area  avg. precision
+    0        2        0.500        1.000  1.000  0.667    inf  0.500     0.750           0.833
+    1        2        1.000        0.500  0.667  1.000  2.000  0.000     0.750           0.833
     """
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
     if predicts(y):
-        y, p, classes = labeled_predictions(y, p, classes=classes)
+        if groups is not None and not isinstance(p, tuple | list):
+            raise ValueError("groups must not be given beside batches, which may be shuffled: give (x, y) as arrays")
+        y, p, known = labeled_predictions(y, p, classes=classes)
+        classes = known.tolist()
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
     names = check_class_names(classes, probabilities.shape[1])
     if sets is not None and np.shape(sets) != probabilities.shape:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_class_names, check_labels_and_probabilities, check_sample_weight
-from deepsimplex.evaluation.class_scores import average_precision, class_number, roc_auc
+from deepsimplex.evaluation.one_versus_rest import average_precision, class_number, roc_auc
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +119,13 @@ def roc_curve(
     labels, probabilities, weights, k = _checked(y, p, positive, sample_weight, classes)
     area = roc_auc(labels, probabilities, k, sample_weight=weights)
     if k is not None:
-        return ROCCurve(*_roc(labels == k, probabilities[:, k], weights), area)
+        false, true, thresholds = _roc(labels == k, probabilities[:, k], weights)
+        return ROCCurve(false, true, thresholds, area)
     curves = [_roc(labels == k, column, weights)[:2] for k, column in enumerate(probabilities.T)]
     curves = [curve for curve in curves if not np.isnan(curve).any()]
     if not curves:
-        return ROCCurve(*np.full((2, 2), np.nan), None, area)
+        nothing = np.full(2, np.nan)
+        return ROCCurve(nothing, nothing, None, area)
     rates = np.unique(np.concatenate([false for false, _ in curves]))
     heights = np.zeros((len(rates), 2))  # where the vertical piece of a curve at a rate begins, and where it ends
     for false, true in curves:

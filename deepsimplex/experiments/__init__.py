@@ -1,9 +1,11 @@
 """Experiments: from a configuration to a run folder with a trained, evaluated and exported classifier; reports."""
 
 from deepsimplex.experiments.commands import evaluate, export, make_targets, train
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, folder_config, load_config
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.external_validation import evaluate_on
+from deepsimplex.experiments.file_predictions import FilePredictions, predict_files
 from deepsimplex.experiments.finished_runs import Run, read_run, read_runs
-from deepsimplex.experiments.new_data import FilePredictions, evaluate_on, predict_files
+from deepsimplex.experiments.folder_configuration import folder_config
 from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,20 +25,17 @@ from pydantic import (
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.parameters import check_arguments
+from deepsimplex._utils.registry import Registry
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration import CALIBRATIONS, DENSITIES
-from deepsimplex.calibration.conformal_sets import ConformalMethod, least_samples
+from deepsimplex.calibration import CALIBRATIONS, DENSITIES, DecisionRule, ExpectedCost, RiskControl
+from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.network import DEFAULT_TARGET
-from deepsimplex.datasets.image_files import list_images, read_files
-from deepsimplex.datasets.image_lists import is_image_list, listed_files
-from deepsimplex.datasets.tables import read_table
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
-LONGEST_SIDE, MOST_LOOKED_AT, COVERAGE = 64, 50, 0.9  # of configurations without a file
 LARGEST_BYTES, MOST_LEVELS = 2**16, 50  # limits of a configuration file
 
 
@@ -78,6 +74,9 @@ TARGET = _default(SimplexClassifier, "target") or DEFAULT_TARGET
 SETS = _default(SimplexClassifier.conformalize, "method")
 INPUT_DTYPE = _default(SimplexClassifier.export, "input_dtype")
 
+DECISIONS: Registry[DecisionRule] = Registry(
+    "decision", DecisionRule, {"expected_cost": ExpectedCost, "risk_control": RiskControl}
+)
 Options = Annotated[dict[str, Any], _if_empty({})]
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
 Named = Annotated[dict[str, Any], BeforeValidator(_named)]
@@ -88,8 +87,18 @@ Readout = Annotated[Named, AfterValidator(_make(READOUTS.get))]
 Loss = Annotated[Named, AfterValidator(_make(get_loss))]
 Method = Annotated[Named, AfterValidator(_make(CALIBRATIONS.get))]
 Density = Annotated[Named, AfterValidator(_make(DENSITIES.get))]
+Decision = Annotated[Named, AfterValidator(_make(DECISIONS.get))]
 Optimizer = Annotated[str, AfterValidator(_make(keras.optimizers.get))]
-MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # overrides may set their arguments
+MEMBERS = (
+    "target",
+    "backbone",
+    "head",
+    "readout",
+    "loss",
+    "method",
+    "density",
+    "decision",
+)  # overrides may set their arguments
 
 
 class _Section(BaseModel):
@@ -147,7 +156,7 @@ class TrainingConfig(_Section):
 class CalibrationConfig(_Section):
     """Fits after training: a density of the training samples' features, and calibration on the validation samples.
 
-    With both ``method`` and ``coverage``, each is fitted to one half of the validation samples.
+    With ``method`` beside ``coverage`` or ``decision``, each is fitted to one half of the validation samples.
     """
 
     density: Density | None = Field(default=None, description="of SimplexClassifier.fit_density; null for none")
@@ -158,6 +167,9 @@ class CalibrationConfig(_Section):
     sets: Annotated[ConformalMethod, _if_empty(SETS)] = Field(default=SETS, description="the method of conformalize")
     unknown: Annotated[bool, _if_empty(False)] = Field(
         default=False, description="fit the score of unknown samples, SimplexClassifier.fit_unknown"
+    )
+    decision: Decision | None = Field(
+        default=None, description="a rule of SimplexClassifier.set_decision and its arguments; null for none"
     )
 
 
@@ -210,7 +222,10 @@ class RunConfig(_Section):
     @model_validator(mode="after")
     def _calibration_has_samples(self) -> Self:
         is_closed_form = (self.model.head or {}).get("name") == "closed_form"  # which has left-out samples
-        for name in ("method", "coverage", *(() if is_closed_form else ("unknown",))):
+        rule = self.calibration.decision
+        is_fitted = rule is not None and DECISIONS.get(rule).fitted_attributes
+        further = {"unknown": not is_closed_form, "decision": is_fitted}
+        for name in ("method", "coverage", *(key for key, needed in further.items() if needed)):
             value = getattr(self.calibration, name)
             if value not in (None, False) and self.data.validation_fraction == 0:
                 shown = value["name"] if isinstance(value, dict) else value
@@ -267,10 +282,10 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     content = read_yaml(file.read_bytes(), str(file))
     if not isinstance(content, dict):
         raise ConfigurationError(f"{file} must hold keys and values; found {type(content).__name__}")
-    return _checked(content, overrides, str(file), file.resolve().parent)
+    return checked_config(content, overrides, str(file), file.resolve().parent)
 
 
-def _checked(content: dict[str, Any], overrides: Sequence[str], name: str, *folders: Path) -> RunConfig:
+def checked_config(content: dict[str, Any], overrides: Sequence[str], name: str, *folders: Path) -> RunConfig:
     """Apply overrides and validate; ``folders`` and the working folder may hold modules of members."""
     for override in overrides:
         _apply(content, override)
@@ -281,85 +296,6 @@ def _checked(content: dict[str, Any], overrides: Sequence[str], name: str, *fold
         return RunConfig.model_validate(content)
     except ValidationError as error:
         raise ConfigurationError(f"{name}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
-
-
-def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
-    """Make a configuration for images without a YAML file, by their number and sizes.
-
-    A convolutional network is trained on images of the size of most of them, at most 64 pixels a side, in gray if all
-    are gray. A fifth of the training samples validates; the density and the score of unknown samples are fitted, and
-    the probabilities calibrated; sets of classes with a coverage of 0.9 too, where there are enough samples.
-
-    Parameters
-    ----------
-    data : path-like
-        A folder of images by class or a .csv file that lists them, as in ``datasets.load``; or a name of it.
-    overrides : sequence of str
-        As in ``load_config``.
-
-    Returns
-    -------
-    RunConfig
-        Named after the folder; ``as_yaml`` writes it as a file to go on from.
-
-    Raises
-    ------
-    ConfigurationError
-        As ``load_config``, and for tables, whose columns a configuration must prepare.
-
-    Examples
-    --------
-    >>> folder_config("digits", ["training.epochs=3"]).model.backbone["name"]
-    'cnn'
-    """
-    place = Path(data).expanduser()
-    is_table = place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
-    if is_table:
-        raise ConfigurationError(
-            f"{data} must be a folder of images by class, or list images in a column 'file': a table needs a YAML file"
-        )
-    name = (
-        re.sub(r"[^A-Za-z0-9_.-]", "_", (place.resolve() if place.exists() else place).stem).lstrip("_.-") or "images"
-    )
-    files = _image_files(place)
-    options: dict[str, Any] = {}
-    if files:
-        size, color = _usual_size_and_color(files)
-        options = {"image_size": size, "color": color}
-    small = not files or max(size) < 48
-    validated = int(0.2 * 0.8 * len(files)) if files else least_samples(COVERAGE) * 2
-    content: dict[str, Any] = {
-        "name": name,
-        "data": {"name": os.fspath(data), "options": options, "validation_fraction": 0.2},
-        "model": {"backbone": {"name": "cnn", "filters": [32, 64] if small else [32, 64, 128], "dropout": 0.2}},
-        "training": {"epochs": 30, "schedule": "cosine"},
-        "calibration": {
-            "density": "nearest_neighbors",
-            "method": "temperature",
-            "coverage": COVERAGE if validated // 2 >= least_samples(COVERAGE) else None,
-            "unknown": True,
-        },
-    }
-    return _checked(content, overrides, f"configuration for {data}")
-
-
-def _image_files(place: Path) -> list[Path]:
-    """Return the image files of a folder or a list; none of data by name and of archives."""
-    if place.is_dir():
-        return list_images(place)[0]
-    return listed_files(place, read_table(place, "file")) if place.suffix.lower() == ".csv" and place.is_file() else []
-
-
-def _usual_size_and_color(files: Sequence[Path]) -> tuple[list[int], str]:
-    """Return the median (height, width) of some images, scaled to at most 64 pixels a side, and their color."""
-    some = files[:: -(-len(files) // MOST_LOOKED_AT)]
-    images = [image.pixels for image in read_files(some, None, "rgb") if image.pixels is not None]
-    if not images:
-        raise ConfigurationError(f"files must be images; none of {len(some)} such as {some[0]} can be read")
-    height, width = np.median([image.shape[:2] for image in images], axis=0)
-    factor = min(1.0, LONGEST_SIDE / max(height, width))
-    is_gray = all((image[..., :1] == image).all() for image in images)
-    return [max(1, round(side * factor)) for side in (height, width)], "grayscale" if is_gray else "rgb"
 
 
 class _PlainLoader(yaml.SafeLoader):

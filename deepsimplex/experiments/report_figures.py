@@ -21,7 +21,7 @@ from deepsimplex.evaluation import (
     expected_calibration_error,
     risk_coverage_curve,
 )
-from deepsimplex.evaluation.class_scores import CLASS_SCORES
+from deepsimplex.evaluation.one_versus_rest import CLASS_SCORES
 from deepsimplex.experiments.finished_runs import Run
 from deepsimplex.plots.curves import MOST_CURVES
 
@@ -312,7 +312,7 @@ def _sections_by_run(runs: Sequence[Run], reports: Mapping[str, Report], level: 
 
 def _class_table(report: Report) -> PageTable:
     scores = report.by_class
-    rows = [[name, samples, *cells] for name, samples, cells in scores.rows()]
+    rows: list[list[Cell]] = [[name, samples, *cells] for name, samples, cells in scores.rows()]
     return PageTable(["class", "samples", *CLASS_SCORES.values()], rows, scores.note)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
 from deepsimplex._utils import progress
 from deepsimplex._utils.atomic_files import check_writable, replacing
@@ -26,6 +28,7 @@ from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASU
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import PageSection, partition_figures
 from deepsimplex.experiments.report_figures import sections as drawn_sections
+from deepsimplex.experiments.run_cards import write_run_cards
 
 _MISSING = "–"
 # Names of metrics of a run, with the labels of their rows.
@@ -46,6 +49,7 @@ def write_report(
     resamples: int = 1000,
     seed: int = 0,
     sections: Sequence[PageSection] = (),
+    cards: bool = False,
     announce: Callable[[str], object] = lambda text: None,
 ) -> Path:
     """Compare runs on one HTML page that contains everything it shows: no network and no script.
@@ -66,6 +70,8 @@ def write_report(
         same call writes the same page.
     sections : sequence of PageSection
         Further sections, after the others. Default: none.
+    cards : bool
+        Write a model card of each run beside the page, as "report_digits_001.md". Default False.
     announce : callable
         Called with a line of text after each step, such as ``print``. Default: nothing is shown.
 
@@ -106,9 +112,12 @@ def write_report(
     )
     environment.filters["number"] = number
     settings = (title, level, resamples, seed, sections, announce)
-    html = environment.get_template("page.html").render(**_content(read, *settings))
+    content = _content(read, *settings)
+    html = environment.get_template("page.html").render(**content)
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
+    if cards:
+        write_run_cards(target, read, content["reports"])
     return target
 
 
@@ -136,7 +145,7 @@ def _content(
         "level": f"{100 * level:g}%",
         "resamples": resamples,
         "samples": len(runs[0].predictions.y),
-        "by_group": any(run.predictions.groups is not None for run in runs),
+        "drawn": _drawn(runs),
         "classes": runs[0].predictions.p.shape[1],
         "facts": facts(runs),
         "reports": reports,
@@ -172,7 +181,7 @@ def _scores(
             level=level,
             resamples=resamples,
             seed=seed,
-            groups=next((run.predictions.groups for run in runs if run.predictions.groups is not None), None),
+            groups=next(filter(_is_several, (run.predictions.groups for run in runs)), None),
             announce=started,
             classes=names,
         )
@@ -182,8 +191,21 @@ def _scores(
         started(run.name)
         labels, names = _named_labels([run])
         options: dict[str, Any] = {"intervals": level, "resamples": resamples, "seed": seed}
-        reports[run.name] = report(labels, run.predictions.p, groups=run.predictions.groups, classes=names, **options)
+        groups = run.predictions.groups if _is_several(run.predictions.groups) else None
+        reports[run.name] = report(labels, run.predictions.p, groups=groups, classes=names, **options)
     return reports, None
+
+
+def _is_several(groups: NDArray[np.int64] | None) -> bool:
+    return groups is not None and len(np.unique(groups)) > 1
+
+
+def _drawn(runs: Sequence[Run]) -> str:
+    """Return what the bootstrap draws, for the text about the intervals."""
+    groups = [run.predictions.groups for run in runs if run.predictions.groups is not None]
+    if any(map(_is_several, groups)):
+        return "test samples, whole groups at a time"
+    return "test samples, which are of one group: others may differ by more" if groups else "test samples"
 
 
 def _named_labels(runs: Sequence[Run]) -> tuple[Any, list[str] | None]:

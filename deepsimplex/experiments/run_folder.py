@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deepsimplex._utils.atomic_files import check_writable, disk_full_at, locked, replacing
+from deepsimplex.evaluation.json_values import json_value
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 
 PACKAGES = ("deepsimplex", "tensorflow", "keras", "tensorflow-probability", "numpy", "scipy", "scikit-learn")
@@ -191,8 +192,8 @@ class RunFolder:
             fresh.write_text(text, encoding="utf-8")
 
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
-        """Write a JSON file of this run atomically."""
-        self.write_text(path, json.dumps(content, indent=2) + "\n")
+        """Write a JSON file of this run atomically; NaN becomes null."""
+        self.write_text(path, json.dumps(json_value(content), indent=2, allow_nan=False) + "\n")
 
 
 def _differences(begun: Any, given: Any, path: str = "") -> Iterator[str]:

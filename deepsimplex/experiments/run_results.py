@@ -14,6 +14,7 @@ from deepsimplex.experiments.finished_runs import UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
+from deepsimplex.export.model_card import write_card
 
 REJECTED = 0.05  # share of known samples that count as unknown
 
@@ -81,6 +82,9 @@ def _evaluate(
             content = explain_images(model, split.x_test, split.y_test, probabilities)
             save_explained(folder.explained_images, content)
     save_test_predictions(model, split, probabilities, folder)
+    if folder.served.exists():
+        name, sizes = folder.path.resolve().parts[-2:], f"{len(split.x)} training, {len(split.x_test)} test samples"
+        write_card(model.card(report, name="/".join(name), data=f"{sizes} of {name[0]}"), folder.served)
     log(str(report))
     return scores
 
@@ -92,7 +96,8 @@ def scores_of(
     sets = None
     if model.prediction_sets is not None and not len(model.prediction_sets.groups_):
         sets = model.prediction_sets.predict(probabilities)
-    report = evaluation.report(y, probabilities, sets=sets)
+    names = np.array(model.class_names)
+    report = evaluation.report(names[y], probabilities, sets=sets, classes=model.class_names)
     scores = report.as_dict()
     if model.density is not None:
         scores["unfamiliar_share"] = float((model.familiarity(x, batch_size=BATCH) < UNFAMILIAR).mean())
@@ -113,6 +118,7 @@ def save_test_predictions(model: SimplexClassifier, split: Split, probabilities:
         readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
+        groups=split.groups_test,
     )
 
 

@@ -227,9 +227,14 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
         latent = LatentGaussian(arrays["latent_loc"], arrays["latent_scale"])
     if "readout" in arrays:
         readout = READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
-    kept = (arrays.get(name) for name in ("images", "image_rows", "groups"))
-    others = (latent, arrays.get("scores"), readout, *kept)
-    return Predictions(arrays["y"], arrays["p"], tuple(arrays["class_names"].tolist()), *others)
+    return Predictions(
+        arrays["y"],
+        arrays["p"],
+        tuple(arrays["class_names"].tolist()),
+        latent,
+        readout=readout,
+        **{name: arrays.get(name) for name in ("scores", "images", "image_rows", "groups")},
+    )
 
 
 def _check_latent(

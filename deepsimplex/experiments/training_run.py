@@ -15,7 +15,7 @@ from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.datasets.splits import split_rows
 from deepsimplex.experiments.backup import Backup
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
+from deepsimplex.experiments.configuration import DECISIONS, ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, recording_failure
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
@@ -52,7 +52,8 @@ def load_split(config: RunConfig) -> Split:
     fraction = config.data.validation_fraction
     by_row = [None if values is None else values[order] for values in (data.groups, data.time)]
     if fraction > 0 and any(values is not None for values in by_row):
-        rows = split_rows(y[order], fraction, config.seed, f"training samples of {data.name}", *by_row)
+        names = np.array(data.class_names)[y[order]]
+        rows = split_rows(names, fraction, config.seed, f"training samples of {data.name}", *by_row)
         training, validation = (order[half] for half in rows)
     else:
         held_out = round(fraction * len(order))
@@ -177,8 +178,10 @@ def fit_after_training(
     Those that it has are replaced. Returns why something cannot be fitted, by its key of the configuration.
     """
     is_closed_form = model.head.is_closed_form  # its fit has fitted the score of unknown samples
-    fitted = [model.prediction_sets, model.calibration, model.density, None if is_closed_form else model.unknown]
-    model.conformalize(None).calibrate(None).fit_density(None)  # in this order, none removes another with a warning
+    fitted = list(_components(model, is_closed_form).values())
+    model.set_decision(None).conformalize(None).calibrate(None).fit_density(
+        None
+    )  # in this order, none removes another with a warning
     held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in _held_out(config, split))
     options: dict[str, Any] = {"batch_size": BATCH}
     sets = config.calibration.sets
@@ -191,13 +194,13 @@ def fit_after_training(
         model.fit_unknown(None)
         unknown = config.calibration.unknown or None
         steps["unknown"] = unknown, lambda _: model.fit_unknown(split.x_validation, **options)
+    steps["decision"] = config.calibration.decision, lambda rule: _set_decision(model, rule, for_sets)
     missing: dict[str, str] = {}
     for name, (value, step) in steps.items():
         if value is not None:
             with recording_failure(missing, f"calibration.{name}"):
                 step(value)
-    components = [model.density, model.calibration, model.prediction_sets, None if is_closed_form else model.unknown]
-    if any(component is not None for component in (*fitted, *components)):
+    if any(component is not None for component in (*fitted, *_components(model, is_closed_form).values())):
         model.save(folder.model)
     if model.density is not None:
         log(f"density of {len(split.x)} training samples' features: {type(model.density).__name__}")
@@ -207,15 +210,35 @@ def fit_after_training(
         log(f"sets of classes from {len(for_sets[0])} validation samples: {model.prediction_sets!r}")
     if config.calibration.unknown and model.unknown is not None:
         log("score of unknown samples: fitted to samples that were left out of training")
+    if model.decision_rule is not None:
+        log(f"decisions by {model.decision_rule!r}")
     return missing
 
 
+def _set_decision(model: SimplexClassifier, rule: Any, held_out: tuple[np.ndarray, np.ndarray]) -> None:
+    decision = DECISIONS.get(rule)
+    x, y = held_out if decision.fitted_attributes else (None, None)
+    model.set_decision(decision, x, y, batch_size=BATCH)
+
+
+def _components(model: SimplexClassifier, is_closed_form: bool = False) -> dict[str, Any]:
+    """Return what is fitted after training by its key of the configuration; not what ``fit`` fits in closed form."""
+    return {
+        "density": model.density,
+        "method": model.calibration,
+        "coverage": model.prediction_sets,
+        "unknown": None if is_closed_form else model.unknown,
+        "decision": model.decision_rule,
+    }
+
+
 def _held_out(config: RunConfig, split: Split) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the validation samples for a calibration and for sets: half of each class for either.
+    """Return the positions of validation samples for a calibration, and for sets and a rule: half of each class each.
 
     Sets fitted to the samples of the calibration would be too small. Without one of the two the other has all.
     """
-    if config.calibration.method is None or config.calibration.coverage is None:
+    calibration = config.calibration
+    if calibration.method is None or (calibration.coverage is None and calibration.decision is None):
         return np.arange(len(split.y_validation)), np.arange(len(split.y_validation))
     order = np.argsort(split.y_validation, kind="stable")
     return order[::2], order[1::2]
@@ -234,7 +257,9 @@ def check_coverage(config: RunConfig, split: Split) -> None:
 
 def not_fitted(model: SimplexClassifier, config: RunConfig) -> list[str]:
     """Return the keys of the configuration whose density, calibration or sets a model lacks."""
-    components = {"density": model.density, "method": model.calibration, "coverage": model.prediction_sets}
-    components["unknown"] = model.unknown
     wanted = config.calibration.model_dump()
-    return [f"calibration.{key}" for key, fit in components.items() if fit is None and wanted[key] not in (None, False)]
+    return [
+        f"calibration.{key}"
+        for key, fit in _components(model).items()
+        if fit is None and wanted[key] not in (None, False)
+    ]

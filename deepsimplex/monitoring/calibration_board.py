@@ -69,8 +69,9 @@ class CalibrationBoard(keras.callbacks.Callback):
     Notes
     -----
     For every epoch, numbered as Keras numbers them, or iteration, from 1: every score of ``evaluation.report``
-    ("score/accuracy", "calibration/expected_calibration_error", ...), the calibration error of each of up to twenty
-    classes ("calibration_of_class/...") and the histogram "confidence". For a Keras model every epoch, for an estimator
+    ("score/accuracy", "score/roc_auc", "calibration/expected_calibration_error", ...), the sensitivity for each of up
+    to twenty classes ("sensitivity_of_class/...") and, of more than two, its calibration error
+    ("calibration_of_class/..."), and the histogram "confidence". For a Keras model every epoch, for an estimator
     only the fitted one: the histograms "latent/scale" and "latent/norm"; "pictures/reliability"; "pictures/simplex" for
     three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose true
     class has the least probability. At the end, for a readout with credible intervals, such as softmax, the reliability

@@ -36,20 +36,22 @@ def tag_of(score: str) -> str:
 def summary_values(outputs: ClassifierOutputs, bins: int) -> dict[str, Any]:
     """Return every score of ``evaluation.report``, and the histogram of confidences.
 
-    Also the calibration error of each of up to twenty classes. If any output is not finite, all scores are NaN, and
-    there is no histogram.
+    Also the sensitivity and, of more than two classes, the calibration error of each of up to twenty classes. If any
+    output is not finite, all scores are NaN, and there is no histogram.
     """
     n = outputs.probabilities.shape[1]
-    class_tags = {f"calibration_of_class/{k}_{name}": k for k, name in enumerate(outputs.class_names)}
-    if not 2 < n <= CLASS_CURVES:
-        class_tags = {}
+    numbered = [f"{k}_{name}" for k, name in enumerate(outputs.class_names)] if n <= CLASS_CURVES else []
+    sensitivity_tags = [f"sensitivity_of_class/{name}" for name in numbered]
+    class_tags = {f"calibration_of_class/{name}": k for k, name in enumerate(numbered) if n > 2}
     if outputs.not_finite:
         scores = [name for name in SCORES if name != "out_of_distribution_auroc" or outputs.outside is not None]
-        return dict.fromkeys([*map(tag_of, scores), *class_tags], math.nan)
-    scored = report(outputs.labels, outputs.probabilities, bins, outside=outputs.outside).as_dict()
+        return dict.fromkeys([*map(tag_of, scores), *sensitivity_tags, *class_tags], math.nan)
+    all_scores = report(outputs.labels, outputs.probabilities, bins, outside=outputs.outside)
+    scored = all_scores.as_dict()
     by_class = calibration_error_by_class(outputs.labels, outputs.probabilities, bins)
     return (
         {tag_of(name): scored[name] for name in SCORES if name in scored}
+        | dict(zip(sensitivity_tags, all_scores.by_class.sensitivity.tolist(), strict=False))
         | {tag: float(by_class[k]) for tag, k in class_tags.items()}
         | {"confidence": outputs.probabilities.max(axis=1)}
     )

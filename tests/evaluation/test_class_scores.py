@@ -11,7 +11,7 @@ from sklearn import metrics
 from sklearn.exceptions import UndefinedMetricWarning
 
 from deepsimplex import evaluation
-from deepsimplex.evaluation.class_scores import CLASS_SCORES
+from deepsimplex.evaluation.one_versus_rest import CLASS_SCORES
 from tests.labeled_probabilities import labeled_probabilities
 
 few = settings(max_examples=40, deadline=None)

@@ -99,6 +99,8 @@ def test_options_of_the_report_apply(classifiers):
     ours = ds.evaluation.report(classifiers["named"], (X, NAMES[Y]), intervals=0.9, groups=groups, resamples=20)
     p = classifiers["named"].predict_proba(X)
     assert ours == ds.evaluation.report(Y, p, intervals=0.9, groups=groups, resamples=20)
+    with pytest.raises(ValueError, match="groups must not be given beside batches"):
+        ds.evaluation.report(classifiers["named"], dataset(X, NAMES[Y]), intervals=0.9, groups=groups)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,8 @@ def test_options_of_the_report_apply(classifiers):
         ((X, Y + 1), ValueError, r"y must hold one of the classes 0, 1, 2; found 3"),
         ((X, NAMES[Y]), ValueError, r"y must hold one of the classes 0, 1, 2; found"),
         (iter(()), ValueError, "hold|yield"),
+        (dataset(X, Y).repeat(), ValueError, "data must be a finite stream"),
+        (tf.data.Dataset.from_tensor_slices(X).batch(9), ValueError, "must yield"),
     ],
 )
 def test_invalid_data_raise(data, error, message, classifiers):

@@ -139,7 +139,7 @@ DEFAULTS = {
 # Those without such an argument; null is none, and the optimizer's rate.
 OTHERS = {"name", "output", "cache_dir", "data.name", "data.options", "data.limit", "data.validation_fraction"}
 OTHERS |= {"training.learning_rate", "training.schedule", "training.mixed_precision"}
-OTHERS |= {f"calibration.{key}" for key in ("density", "method", "coverage", "unknown")}
+OTHERS |= {f"calibration.{key}" for key in ("density", "method", "coverage", "unknown", "decision")}
 
 
 def keys(section: type, path: str = "") -> list[str]:

@@ -251,12 +251,15 @@ def test_models_that_take_no_pixels_raise(tmp_path):
         predict_files(tmp_path / "missing", tmp_path)
 
 
-def test_decisions_of_a_rule_are_a_column(model, tmp_path, monkeypatch):
-    for number in range(3):
-        save(tmp_path / f"{number}.png", number)
-    monkeypatch.setattr(type(model), "decision_rule", "any", raising=False)
-    monkeypatch.setattr(type(model), "decide", lambda self, x: np.array([1, -1, 2]), raising=False)
-    assert predict_files(model, tmp_path).columns()["decision"] == [CLASSES[1], "abstain", "eel"]
+def test_decisions_of_a_rule_are_a_column(model, photos):
+    rule = ds.calibration.ExpectedCost(1 - np.eye(3), abstention=0.02)
+    try:
+        table = predict_files(model.set_decision(rule), photos)
+    finally:
+        model.set_decision(None)
+    expected = rule.decide(table.probabilities)
+    assert {*expected} >= {-1, 0}
+    assert table.columns()["decision"] == [[*CLASSES, "abstain"][number] for number in expected]
 
 
 # Other labeled data
@@ -286,7 +289,9 @@ def test_evaluation_on_one_label_writes_beside_the_model(saved, tmp_path):
     save(tmp_path / "one" / "eel" / "a.png", 2)
     scores = evaluate_on(saved, tmp_path / "one")
     assert scores["samples_of_class"] == {"cat": 0, CLASSES[1]: 0, "eel": 1}
-    assert json.loads((saved.parent / "evaluation_one.json").read_text())["accuracy"] == scores["accuracy"]
+    text = (saved.parent / "evaluation_one.json").read_text()
+    written = json.loads(text, parse_constant=pytest.fail)  # no NaN
+    assert written["accuracy"] == scores["accuracy"]
 
 
 def test_evaluation_on_other_forms_of_data(model, photos, tmp_path):
@@ -315,7 +320,13 @@ def test_evaluation_on_the_test_part_of_data(model, tmp_path):
         (["evaluate", "runs"], "evaluate needs MODEL and --data"),
         (["evaluate", "{saved}", "--data", "missing"], "'missing' is unknown"),
         (["evaluate", "{saved}", "--data", "digits"], "must hold classes cat"),
-        (["evaluate", "{saved}", "--data", "{photos}", "colour=rgb"], "has no argument 'colour'; did you mean 'color'"),
+        (["evaluate", "{saved}", "--data", "{photos}", "colour=rgb"], "unknown key 'colour'"),
+        (["evaluate", "{saved}", "--data", "{photos}", "announce=1"], "unknown key 'announce'"),
+        (
+            ["evaluate", "{saved}", "--data", "{photos}", "--output", "a.npz"],
+            "output must be a file that ends in .json",
+        ),
+        (["predict", "{saved}", "{photos}", "--output", "."], "output must be a file that ends in .csv"),
         (["predict", "{saved}", "{photos}", "size=3"], "unknown key 'size'"),
         (["predict", "{saved}", "{photos}", "image_size=3"], "image_size must be"),
         (["predict", "{saved}", "{photos}", "--rejected", "2"], "rejected must be"),
@@ -337,7 +348,7 @@ def test_invalid_command_is_one_line(command, saved, photos, tmp_path, monkeypat
 
 def test_configuration_of_a_folder(photos, tmp_path):
     config = folder_config(photos, ["training.epochs=2"])
-    assert (config.name, config.data.options) == ("photos", {"image_size": [6, 5], "color": "rgb"})
+    assert (config.name, config.data.options) == ("photos", {"image_size": [6, 5], "color": "rgb", "on_error": "skip"})
     assert (config.training.epochs, config.calibration.unknown, config.calibration.coverage) == (2, True, 0.9)
     (tmp_path / "copy.yaml").write_text(config.as_yaml())
     assert load_config(tmp_path / "copy.yaml") == config
@@ -347,7 +358,10 @@ def test_configuration_of_a_folder(photos, tmp_path):
             save(path, number, seed, size=(200, 100))
             Image.open(path).convert("L").save(path)
     config = folder_config(tmp_path / "-Röntgen 1")
-    assert (config.name, config.data.options) == ("R_ntgen_1", {"image_size": [64, 32], "color": "grayscale"})
+    assert (config.name, config.data.options) == (
+        "R_ntgen_1",
+        {**config.data.options, "image_size": [64, 32], "color": "grayscale"},
+    )
     assert config.calibration.coverage is None  # too few
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ds.experiments.ConfigurationError, match="a table needs a YAML file"):
@@ -369,6 +383,18 @@ def test_folder_is_trained_and_new_files_are_predicted(command, photos, tmp_path
         command("evaluate", "runs/photos", "--data", photos)
         assert json.loads((run.path / "evaluation_photos.json").read_text())["samples"] == 120
         assert "unknown_share" in run.read_metrics()
-        command("train", photos, "training.epochs=3", "--groups", "folder", "--resume", "calibration.unknown=false")
+        command(
+            "train",
+            photos,
+            "training.epochs=3",
+            "--groups",
+            "folder",
+            "--resume",
+            "calibration.unknown=false",
+            "calibration.decision={name: risk_control, bound: 0.5}",
+        )
+        command("predict", "runs/photos", "new")
+        assert "unknown" not in read(tmp_path / "predictions.csv")[0]
+        assert read(tmp_path / "predictions.csv")[0]["decision"] in ("cat", "abstain")
     assert "unknown_share" not in run.read_metrics()
     assert ds.load(run.model).unknown is None

@@ -355,6 +355,16 @@ def test_groups_of_predictions_are_saved(tmp_path):
 
 
 @text_alone
+def test_samples_of_one_group_are_resampled_and_said(iris, tmp_path):
+    y, p = iris["bayes"].y, iris["bayes"].p
+    one = Predictions.of(y, p, groups=["ward 3"] * len(y))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"one": one}, **QUICK))
+    assert "the test samples, which are of one group: others may differ by more." in page.text
+    lower, upper = evaluation.bootstrap_interval(evaluation.accuracy, y, p, **QUICK)
+    assert f"{report_page.number(lower)} to {report_page.number(upper)}" in page.text
+
+
+@text_alone
 def test_names_are_escaped(iris, tmp_path):
     evil = '<script>alert("x")</script>&$a$_'
     names = [evil, "<b>b</b>", "$c$"]

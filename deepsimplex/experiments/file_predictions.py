@@ -1,41 +1,27 @@
-"""Use a trained model on new data: predictions of image files as a table, and evaluation on other labeled data."""
+"""Predict image files without labels, to a table."""
 
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
-from deepsimplex._utils.validation import check_choice, check_number
+from deepsimplex._utils.validation import check_number
 from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.keras_files import load_model
-from deepsimplex.datasets.image_files import (
-    IMAGE_SUFFIXES,
-    MODES,
-    check_size,
-    list_images,
-    read_files,
-    warn_of_others,
-    warn_of_remarks,
-)
+from deepsimplex.datasets.image_files import IMAGE_SUFFIXES, list_images, read_files, warn_of_others, warn_of_remarks
 from deepsimplex.datasets.image_lists import FILE, listed_files
-from deepsimplex.datasets.loading import load_tested
 from deepsimplex.datasets.tables import read_table
-from deepsimplex.experiments.finished_runs import trained_model
-from deepsimplex.experiments.run_results import scores_of
-from deepsimplex.experiments.saved_predictions import save_predictions
+from deepsimplex.experiments.image_reading import ImageReading, Model, check_output, load_classifier
 from deepsimplex.experiments.training_run import BATCH
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # beginnings of a cell that spreadsheets may run as a formula
-Model = str | os.PathLike[str] | SimplexClassifier
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,11 +178,11 @@ def predict_files(
     (1, 10)
     """
     check_number(rejected, "rejected", least=0, below=1)
-    classifier, _ = _loaded(model)
+    classifier, _ = load_classifier(model)
     reading = ImageReading.of(classifier, image_size, color, pixel_scale)
     names, paths = _named_files(files)
     if output is not None:
-        check_writable(Path(output).expanduser().parent, "the folder of output")
+        check_output(output, ".csv")
     blocks, errors, others = [], [], []
     for begin in range(0, len(paths), BATCH):
         block = paths[begin : begin + BATCH]
@@ -219,74 +205,6 @@ def predict_files(
     return table
 
 
-@dataclass(frozen=True)
-class ImageReading:
-    """How images are read for a classifier: (height, width), color, and what pixels 0..255 are divided by."""
-
-    size: tuple[int, int]
-    color: str
-    pixel_scale: float
-
-    @classmethod
-    def of(
-        cls,
-        model: SimplexClassifier,
-        image_size: Any = None,
-        color: str | None = None,
-        pixel_scale: float | None = None,
-    ) -> "ImageReading":
-        """Read size and color from the shape of a model's input, and the scale from what it was first fitted to."""
-        shape = _input_shape(model)
-        if not _is_image(shape):
-            raise ValueError(f"model must take images [N, H, W] or [N, H, W, C]; its input has the shape {shape}")
-        channels = shape[3] if len(shape) == 4 else 1
-        size = shape[1:3] if image_size is None else check_size(image_size)
-        if color is None and channels in (1, 3):
-            color = "rgb" if channels == 3 else "grayscale"
-        if color is None or None in size:
-            missing = "color" if color is None else "image_size"
-            example = "rgb" if color is None else "[224, 224]"
-            raise ValueError(
-                f"{missing} must be given, such as {missing}={example}: the model's input {shape} has none"
-            )
-        check_choice(color, "color", MODES)
-        if pixel_scale is None:
-            pixel_scale = float(keras.ops.convert_to_numpy(model.class_probabilities.pixel_scale))
-            if pixel_scale <= 0:
-                raise ValueError(
-                    "pixel_scale must be given, what pixels 0 to 255 are divided by: the model was fitted to other "
-                    "numbers than pixels from 0 to 1 or from 0 to 255"
-                )
-        return cls((size[0], size[1]), color, check_number(pixel_scale, "pixel_scale", above=0))
-
-    def samples(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
-        """Return pixels as the model takes them: float32, scaled, or bytes as they are."""
-        return pixels if self.pixel_scale == 1 else np.divide(pixels, self.pixel_scale, dtype=np.float32)
-
-
-def _input_shape(model: SimplexClassifier) -> Any:
-    try:
-        return model.input_shape
-    except AttributeError:  # of a backbone that states no input
-        return (None, None, None, None)
-
-
-def _is_image(shape: Any) -> bool:
-    return isinstance(shape, tuple) and len(shape) in (3, 4)
-
-
-def _loaded(model: Model) -> tuple[SimplexClassifier, Path | None]:
-    """Return the classifier of a path, and the path."""
-    path = None if isinstance(model, keras.Model) else trained_model(model)
-    classifier = model if path is None else load_model(path)
-    if not isinstance(classifier, SimplexClassifier):
-        raise ValueError(
-            f"model must be a SimplexClassifier or the path of one; found {type(classifier).__name__}"
-            f"{'' if path is None else f' in {path}'}"
-        )
-    return classifier, path
-
-
 def _named_files(files: Any) -> tuple[list[str], list[Path]]:
     """Return the names of files for a table, and their paths."""
     if not isinstance(files, str | os.PathLike):
@@ -304,7 +222,8 @@ def _named_files(files: Any) -> tuple[list[str], list[Path]]:
         table = read_table(place, FILE, least_columns=1)
         names, paths = table.column(FILE, "a list of files", place), listed_files(place, table)
     elif place.suffix.lower() == ".txt":
-        names = [line for line in place.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+        lines = place.read_text(encoding="utf-8-sig").split("\n")  # read_text has turned other line ends into these
+        names = [line for line in lines if line.strip()]
         paths = [place.parent / name for name in names]
     else:
         names, paths = [place.name], [place]
@@ -324,8 +243,8 @@ def _predicted(model: SimplexClassifier, x: NDArray[Any], rejected: float) -> di
     if model.unknown is not None:
         columns["unknown_score"] = model.unknown_score(x, batch_size=BATCH)
         columns["unknown"] = columns["unknown_score"] > 1.0 - rejected
-    if getattr(model, "decision_rule", None) is not None:
-        columns["decision"] = np.asarray(model.decide(x))
+    if model.decision_rule is not None:
+        columns["decision"] = model.decision_rule.decide(p)
     return columns
 
 
@@ -342,86 +261,3 @@ def _rows(blocks: list[dict[str, NDArray[Any]]], errors: list[str], model: Simpl
         names = [*model.class_names, "abstain"]  # which -1 is the last of
         columns["decision"] = tuple(names[number] for number in columns["decision"])
     return {**columns, "errors": tuple(errors)}
-
-
-def evaluate_on(
-    model: Model,
-    data: str | os.PathLike[str],
-    output: str | os.PathLike[str] | None = None,
-    *,
-    pixel_scale: float | None = None,
-    announce: Callable[[str], object] = lambda text: None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Evaluate a trained model on other labeled data, such as those of another clinic.
-
-    Parameters
-    ----------
-    model : path-like or SimplexClassifier
-        As in ``predict_files``.
-    data : path-like
-        As in ``datasets.load``. All samples count, or those of a test part if the data have one. Their classes are
-        matched with the model's by name: some may be missing, and others are left out with a warning. Images are read
-        and scaled as in training; those that cannot be read are left out with a warning.
-    output : path-like, optional
-        JSON file of the scores, beside which an .npz file of the same name gets the predictions, for
-        ``write_report``. Default: "evaluation_DATA.json" beside the file of the model; none for a model in memory.
-    pixel_scale : float, optional
-        As in ``predict_files``.
-    announce : callable
-        Called with the report and the paths written, such as ``print``. Default: nothing is shown.
-    **options
-        Of ``datasets.load``: image_size, color, target_column, ...
-
-    Returns
-    -------
-    dict
-        The scores of ``evaluation.report``, "samples_of_class", and as far as the model has a density or a score of
-        unknown samples "unfamiliar_share" and "unknown_share".
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        When model or data cannot be loaded, or have no class in common.
-
-    Examples
-    --------
-    >>> import deepsimplex as ds
-    >>> (x, y), _ = ds.datasets.load("digits")
-    >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), num_classes=10)
-    >>> model.compile()
-    >>> history = model.fit(x, y, epochs=2, verbose=0)
-    >>> evaluate_on(model, "digits")["samples"]
-    1797
-    """
-    classifier, path = _loaded(model)
-    source = Path(data)
-    is_files = source.is_dir() or source.suffix.lower() == ".csv"
-    reading = None
-    if _is_image(_input_shape(classifier)):
-        reading = ImageReading.of(classifier, options.pop("image_size", None), options.pop("color", None), pixel_scale)
-    if is_files and reading is not None:
-        options = {"image_size": reading.size, "color": reading.color, "on_error": "skip", **options}
-    as_bytes = reading is not None and (is_files or reading.pixel_scale == 1)
-    loaded = load_tested(data, classifier.class_names, dtype="uint8" if as_bytes else "float32", **options)
-    x = reading.samples(loaded.x) if reading is not None and as_bytes else loaded.x
-    p = classifier.predict_proba(x, batch_size=BATCH)
-    report, scores = scores_of(classifier, x, loaded.y, p)
-    counts = dict(
-        zip(classifier.class_names, np.bincount(loaded.y, minlength=classifier.num_classes).tolist(), strict=True)
-    )
-    scores |= {"samples_of_class": counts, "data": os.fspath(data)}
-    if missing := [name for name, count in counts.items() if not count]:
-        announce(f"no sample of class {', '.join(missing)} in {data}")
-    announce(str(report))
-    if output is None and path is not None:
-        output = path.parent / f"evaluation_{source.resolve().stem}.json"
-    if output is not None:
-        target = Path(output).expanduser()
-        with replacing(target) as fresh:
-            fresh.write_text(json.dumps(scores, indent=2) + "\n", encoding="utf-8")
-        images = x if x.ndim >= 3 and reading is not None and reading.pixel_scale in (1, 255) else None
-        predictions = target.with_suffix(".npz")
-        save_predictions(predictions, loaded.y, p, images=images, class_names=classifier.class_names)
-        announce(f"scores in {target}, predictions in {predictions}")
-    return scores

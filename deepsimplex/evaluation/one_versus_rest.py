@@ -280,10 +280,10 @@ def _rates(
     ]
 
 
-def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> NDArray[np.float64]:
     """Divide: x / 0 is infinite, 0 / 0 is NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return part / whole
+        return np.asarray(part / whole)
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -322,7 +322,7 @@ def _areas(
         with np.errstate(invalid="ignore"):  # 0 / 0
             areas[k] = ((above - positive / 2) @ negative) / (above[-1] * others_above[-1])
             precisions[k] = (positive @ precision) / above[-1]
-    return areas, precisions
+    return np.minimum(areas, 1.0), np.minimum(precisions, 1.0)  # rounding of fractional weights
 
 
 def _one_class(values: NDArray[np.float64], positive: Any, classes: Sequence[Any] | None, mean: Any = _mean) -> float:

@@ -1,0 +1,100 @@
+"""Configuration of a run on a folder of images, without a YAML file."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deepsimplex.calibration.conformal_sets import least_samples
+from deepsimplex.datasets.image_files import list_images, read_files
+from deepsimplex.datasets.image_lists import is_image_list, listed_files
+from deepsimplex.datasets.tables import read_table
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, checked_config
+
+LONGEST_SIDE = 64  # of the images that a network is trained on
+MOST_LOOKED_AT = 50  # images, for their usual size and color
+VALIDATION_FRACTION = 0.2
+COVERAGE = 0.9
+
+
+def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Make a configuration for images without a YAML file, by their number and sizes.
+
+    A convolutional network is trained on images of the size of most of them, at most 64 pixels a side, in gray if all
+    are gray; files that cannot be read are left out with a warning. A fifth of the training samples validates; the
+    density and the score of unknown samples are fitted, and the probabilities calibrated; sets of classes with a
+    coverage of 0.9 too, where there are enough samples.
+
+    Parameters
+    ----------
+    data : path-like
+        A folder of images by class or a .csv file that lists them, as in ``datasets.load``; or a name of it.
+    overrides : sequence of str
+        As in ``load_config``.
+
+    Returns
+    -------
+    RunConfig
+        Named after the folder; ``as_yaml`` writes it as a file to go on from.
+
+    Raises
+    ------
+    ConfigurationError
+        As ``load_config``, and for tables, whose columns a configuration must prepare.
+
+    Examples
+    --------
+    >>> folder_config("digits", ["training.epochs=3"]).model.backbone["name"]
+    'cnn'
+    """
+    place = Path(data).expanduser()
+    is_table = place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
+    if is_table:
+        raise ConfigurationError(
+            f"{data} must be a folder of images by class, or list images in a column 'file': a table needs a YAML file"
+        )
+    name = (
+        re.sub(r"[^A-Za-z0-9_.-]", "_", (place.resolve() if place.exists() else place).stem).lstrip("_.-") or "images"
+    )
+    files = _image_files(place)
+    options: dict[str, Any] = {}
+    if files:
+        size, color = _usual_size_and_color(files)
+        options = {"image_size": size, "color": color, "on_error": "skip"}
+    small = not files or max(size) < 48
+    validated = int(VALIDATION_FRACTION * 0.8 * len(files)) if files else 2 * least_samples(COVERAGE)
+    content: dict[str, Any] = {
+        "name": name,
+        "data": {"name": os.fspath(data), "options": options, "validation_fraction": VALIDATION_FRACTION},
+        "model": {"backbone": {"name": "cnn", "filters": [32, 64] if small else [32, 64, 128], "dropout": 0.2}},
+        "training": {"epochs": 30, "schedule": "cosine"},
+        "calibration": {
+            "density": "nearest_neighbors",
+            "method": "temperature",
+            "coverage": COVERAGE if validated // 2 >= least_samples(COVERAGE) else None,
+            "unknown": True,
+        },
+    }
+    return checked_config(content, overrides, f"configuration for {data}")
+
+
+def _image_files(place: Path) -> list[Path]:
+    """Return the image files of a folder or a list; none of data by name and of archives."""
+    if place.is_dir():
+        return list_images(place)[0]
+    return listed_files(place, read_table(place, "file")) if place.suffix.lower() == ".csv" and place.is_file() else []
+
+
+def _usual_size_and_color(files: Sequence[Path]) -> tuple[list[int], str]:
+    """Return the median (height, width) of some images, scaled to at most 64 pixels a side, and their color."""
+    some = files[:: -(-len(files) // MOST_LOOKED_AT)]
+    images = [image.pixels for image in read_files(some, None, "rgb") if image.pixels is not None]
+    if not images:
+        raise ConfigurationError(f"files must be images; none of {len(some)} such as {some[0]} can be read")
+    height, width = np.median([image.shape[:2] for image in images], axis=0)
+    factor = min(1.0, LONGEST_SIDE / max(height, width))
+    is_gray = all((image[..., :1] == image).all() for image in images)
+    return [max(1, round(side * factor)) for side in (height, width)], "grayscale" if is_gray else "rgb"
