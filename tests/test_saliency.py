@@ -167,6 +167,19 @@ def test_maps_of_tables_have_the_shape_of_the_samples():
         model.saliency(x, method="grad_cam")
 
 
+def test_input_of_integers_has_the_gradients_of_floats(images):
+    x, y = images
+    pixels = np.round(255 * x[..., np.newaxis]).astype(np.uint8)
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(2, 3), keras.layers.Flatten()]
+    maps = []
+    for inputs in (keras.Input((8, 8, 1), dtype="uint8"), keras.Input((8, 8, 1))):
+        model = ds.SimplexClassifier(keras.Sequential([inputs, *layers], trainable=False), num_classes=10)
+        model.compile()
+        model.fit(pixels, y, verbose=0)
+        maps.append(model.saliency(pixels[:2], labels=1, steps=2))
+    np.testing.assert_allclose(maps[0], maps[1], rtol=1e-3, atol=1e-5)
+
+
 def test_grad_cam_without_convolution_raises(images):
     x, _ = images
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), num_classes=10)

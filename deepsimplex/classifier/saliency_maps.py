@@ -1,6 +1,6 @@
 """Which parts of a sample a classifier's answer depends on: integrated gradients, gradients and Grad-CAM."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, get_args
 
@@ -47,11 +47,11 @@ def saliency_maps(
     numbers = None if of == "familiarity" else _class_numbers(model, samples, labels, batch_size)
     if method == "grad_cam":
         return _grad_cam(model, samples, numbers, layer, batch_size)
-    maps = np.empty_like(samples)
+    maps, features = np.empty_like(samples), _features_of_floats(model)
     for number in [None] if numbers is None else np.unique(numbers).tolist():
 
         def value(x: Any, number: int | None = number) -> Any:
-            return _value(model, model.features(x), number)
+            return _value(model, features(x), number)
 
         rows = slice(None) if number is None else numbers == number
         if method == "gradients":
@@ -61,6 +61,17 @@ def saliency_maps(
                 value, samples[rows], baseline=baseline, steps=steps, batch_size=batch_size
             )
     return maps.sum(axis=-1) if maps.ndim == 4 else maps
+
+
+def _features_of_floats(model: SimplexNetwork) -> Callable[[Any], Any]:
+    """Return the function from samples to features, without the rounding of an input of integers."""
+    inputs = getattr(model.backbone, "inputs", None) or []
+    if all("float" in each.dtype for each in inputs):
+        return model.features
+    floats = [keras.Input(each.shape[1:], dtype="float32") for each in inputs]
+    # Its layers are those of the backbone.
+    network = keras.models.clone_model(model.backbone, input_tensors=floats, clone_function=lambda layer: layer)
+    return lambda x: network(x, training=False)
 
 
 def _class_numbers(
