@@ -1,8 +1,8 @@
 """Command line of the package.
 
 ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``; without a configuration
-``train FOLDER``, ``predict MODEL FOLDER`` and ``evaluate MODEL --data FOLDER``; and ``report RUN [RUN ...]``, which
-compares runs on one page.
+``train FOLDER``, ``predict MODEL FOLDER`` and ``evaluate MODEL --data FOLDER``; ``report RUN [RUN ...]``, which
+compares runs on one page; and ``monitor REFERENCE PREDICTIONS ...``, which watches predictions for drift.
 """
 
 import json
@@ -320,6 +320,32 @@ def report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
     print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
+
+
+@application.command()
+@_on_one_line()
+def monitor(
+    reference: Annotated[Path, typer.Argument(help="predictions for held-out samples, .csv or .npz")],
+    predictions: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PREDICTIONS]...", help="in the order of their time, .csv or .npz")
+    ] = None,
+    state: Annotated[Path, typer.Option("--state", help="file in which the next call goes on")] = Path("drift.npz"),
+    level: Annotated[float, typer.Option("--level", help="probability of ever raising a false alarm")] = 0.05,
+    coverage: Annotated[float, typer.Option("--coverage", help="of the sets, where samples are labeled")] = 0.9,
+    seed: Annotated[int, typer.Option("--seed", help="of the order of equal values")] = 0,
+    figure: Annotated[Path | None, typer.Option("--figure", help="picture to draw", show_default=False)] = None,
+    log_dir: Annotated[
+        Path | None, typer.Option("--log-dir", help="folder of TensorBoard events", show_default=False)
+    ] = None,
+) -> None:
+    """Watch predictions for drift; exit with status 1 once there is an alarm."""
+    options: dict[str, Any] = {"figure": figure, "log_dir": log_dir, "announce": print}
+    watched = _experiments().monitor(
+        reference, predictions or (), state=state, level=level, coverage=coverage, seed=seed, **options
+    )
+    print(watched)
+    if watched.alarm is not None:
+        raise typer.Exit(1)
 
 
 def main() -> None:

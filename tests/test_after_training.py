@@ -225,7 +225,7 @@ def test_invalid_priors_and_rules_change_nothing():
         (
             lambda: after.set_decision(RiskControl(0.1, "false_negative_rate", positive="dog"), x, y),
             ValueError,
-            "positive must be a class of p, among ant, bee, cat; found 'dog'",
+            "positive must be one of ant, bee, cat; found 'dog'",
         ),
         (
             lambda: after.set_decision(RiskControl(0.9, lambda p, y, t: p[:, 0], thresholds=[0.5]), x, y),

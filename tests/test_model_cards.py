@@ -76,6 +76,15 @@ def test_card_states_what_is_fitted_and_what_is_not_known(classifier):
     assert (result["dataset"]["name"], after["license"]) == ("60 flowers", "mit")
 
 
+def test_card_shows_class_frequencies_and_the_rule_of_decision(classifier):
+    costs = ds.calibration.ExpectedCost([[0, 1, 1], [5, 0, 1], [1, 1, 0]])
+    classifier.set_priors([0.2, 0.3, 0.5], trained=[1 / 3, 1 / 3, 1 / 3])
+    text = classifier.set_decision(costs).card()
+    classifier.set_decision(None).set_priors(None)
+    assert re.search(r"\| priors \| PriorShift\(.*frequencies=\\\[0\.2, 0\.3, 0\.5\\\]", text)
+    assert r"| decision rule | ExpectedCost(costs=\[\[0.0, 1.0, 1.0\], \[5.0," in text
+
+
 def test_metadata_is_what_the_hub_reads():
     hub = pytest.importorskip("huggingface_hub")
     card = hub.ModelCard(network().card(ds.evaluation.report(Y, np.eye(3)[Y]), name="iris", license="mit"))
@@ -234,7 +243,9 @@ def test_preset_is_a_backbone_by_name(keras_hub, tmp_path):
     model.fit(IMAGES, np.arange(12) % 2, verbose=0)
     model.save(tmp_path / "model.keras")
     p = model.predict_proba(IMAGES)
-    np.testing.assert_allclose(ds.load(tmp_path / "model.keras").predict_proba(IMAGES), p, rtol=1e-5)
+    loaded = ds.load(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.predict_proba(IMAGES), p, rtol=1e-5)
+    assert not loaded.backbone.trainable_weights
     model.export(tmp_path / "served")
     served = ds.export.load_served(tmp_path / "served").predict(IMAGES)
     np.testing.assert_allclose(served["class_probabilities"], p, rtol=1e-4, atol=1e-6)

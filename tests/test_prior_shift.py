@@ -43,7 +43,7 @@ def test_a_class_that_is_absent_has_no_probability():
 
 
 def test_estimate_is_the_likeliest():
-    """As by a search over logits of the frequencies, and by expectation maximization as published."""
+    """As by a search over logits, and by expectation maximization as published, with one more sample of shares q."""
     p, _ = draw(np.random.default_rng(1), 400, [0.2, 0.2, 0.6])
     estimate = PriorShift(Q).fit(p).frequencies_
 
@@ -51,12 +51,15 @@ def test_estimate_is_the_likeliest():
         e = np.exp(np.append(z, 0.0))
         return e / e.sum()
 
-    best = minimize(lambda z: -np.mean(np.log(p @ (softmax(z) / Q))), np.zeros(2), tol=1e-12)
+    def negative_log_likelihood(z):
+        return -np.sum(np.log(p @ (softmax(z) / Q))) - Q @ np.log(softmax(z))
+
+    best = minimize(negative_log_likelihood, np.zeros(2), tol=1e-9)
     np.testing.assert_allclose(estimate, softmax(best.x), atol=1e-5)
     w = Q
     for _ in range(2000):
         posterior = p * w / Q
-        w = (posterior / posterior.sum(axis=1, keepdims=True)).mean(axis=0)
+        w = (np.sum(posterior / posterior.sum(axis=1, keepdims=True), axis=0) + Q) / 401
     np.testing.assert_allclose(estimate, w, atol=1e-6)
 
 

@@ -173,7 +173,7 @@ def test_invalid_risk_control_raises():
             RiskControl(0.001, "miscoverage"),
             r"no threshold is safe for bound = 0\.001: .* is 0 for the 60 held.*so that at least 2302 count",
         ),
-        (RiskControl(0.1, "false_negative_rate", positive=3), r"positive must be a class of p, among 0, 1, 2; found 3"),
+        (RiskControl(0.1, "false_negative_rate", positive=3), r"positive must be one of 0, 1, 2; found 3"),
         (RiskControl(0.1, lambda p, y, t: 5.0 * (p.max(axis=1) < t), thresholds=[1.0]), r"losses in \[0, 1\]; found 5"),
         (RiskControl(0.1, lambda p, y, t: y[1:] / 2, thresholds=[1.0]), "losses of risk must have 60 rows"),
         (RiskControl(0.5, asks_cost, method="conformal", thresholds=[0.9, 0.5]), "losses that do not fall along"),

@@ -115,6 +115,21 @@ def decision_regions_mixed() -> Figure:
     )
 
 
+def drift() -> Figure:
+    """Digits after training on 400: 500 for reference, a stream of 500, and 397 at 70% of their brightness."""
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order]
+    classifier = ds.SimplexGaussianProcess().fit(X[:400], y[:400]).fit_density(X[:400], y[:400])
+    X[1400:] *= 0.7
+    p, familiarity = classifier.predict_proba(X), classifier.familiarity(X)
+    y[np.arange(len(y)) % 3 > 0] = -1  # a third is labeled
+    reference, stream = slice(400, 900), slice(900, None)
+    monitor = ds.evaluation.DriftMonitor(p[reference], y[reference], familiarity[reference], recent=300)
+    monitor.update(p[stream], y[stream], familiarity[stream])
+    return ds.plots.drift(monitor)
+
+
 def latent_space() -> Figure:
     _, y, _, latent, scores = network_outputs()
     return ds.plots.latent_space(latent, y, scores=scores)
@@ -251,6 +266,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "decision_curve": decision_curve,
     "decision_regions": decision_regions,
     "decision_regions_mixed": decision_regions_mixed,
+    "drift": drift,
     "latent_space": latent_space,
     "latent_space_of_gaussians": latent_space_of_gaussians,
     "latent_space_of_targets": latent_space_of_targets,

@@ -353,18 +353,21 @@ def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classe
     return names
 
 
-def check_positive(positive: Any, names: Sequence[Any]) -> int:
-    """Return the number of the class ``positive``: a name or, as text leaves numbers for numbers, a number.
+def class_number(name: Any, classes: Sequence[Any], argument: str = "positive") -> int:
+    """Return the position of a class among the classes: by name or, as text leaves numbers for numbers, by number.
 
     Examples
     --------
-    >>> check_positive("ill", ["healthy", "ill"]), check_positive(0, ["healthy", "ill"]), check_positive(5, [7, 5])
+    >>> class_number("ill", ["healthy", "ill"]), class_number(0, ["healthy", "ill"]), class_number(5, [7, 5])
     (1, 0, 1)
     """
-    numbers = range(len(names)) if all(isinstance(name, str) for name in names) else ()
-    if positive not in (*names, *numbers):
-        raise ValueError(f"positive must be a class of p, among {listed(names)}; found {positive!r}")
-    return [*names].index(positive) if positive in names else int(positive)
+    value = name.item() if isinstance(name, np.generic) else name
+    numbers = range(len(classes)) if all(isinstance(each, str) for each in classes) else ()
+    places = [*enumerate(classes), *enumerate(numbers)]
+    known = [k for k, each in places if type(each) is type(value) and each == value]
+    if not known:
+        raise ValueError(f"{argument} must be one of {listed(classes)}; found {name!r}")
+    return known[0]
 
 
 def check_labels_and_probabilities(

@@ -79,7 +79,8 @@ def pretrained(
         one, zero = 1.0 if converter.scale is None else converter.scale, converter.offset or 0.0
         samples = keras.layers.Rescaling(one, zero)(samples)
     model = keras.Model(inputs, _pooled(network(samples), pooling, name), name=network.name)
-    network.trainable = trainable
+    # The preset's layers may come frozen; files keep what the whole model is.
+    network.trainable = model.trainable = trainable
     return model
 
 

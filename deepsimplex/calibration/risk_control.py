@@ -15,8 +15,8 @@ from deepsimplex._utils.validation import (
     check_class_names,
     check_labels_and_probabilities,
     check_number,
-    check_positive,
     check_probabilities,
+    class_number,
 )
 from deepsimplex.calibration.decision_rule import DecisionRule
 
@@ -147,7 +147,7 @@ class RiskControl(DecisionRule):
         """
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
         names = check_class_names(classes, probabilities.shape[1])
-        self.positive_ = check_positive(self.positive, names) if self.risk == "false_negative_rate" else None
+        self.positive_ = class_number(self.positive, names) if self.risk == "false_negative_rate" else None
         thresholds: Any = self.thresholds
         if self.risk == "selective_error":
             pilot = np.arange(len(labels)) % _PILOT == 0

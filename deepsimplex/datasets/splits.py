@@ -163,9 +163,9 @@ def as_time(values: ArrayLike | None, rows: int) -> NDArray[np.float64] | None:
     array = np.asarray(values)
     if array.shape != (rows,):
         raise ValueError(f"time must have a value for each sample; found shape {array.shape}")
-    values = array.astype("datetime64[us]").tolist() if array.dtype.kind == "M" else array.tolist()  # or None for NaT
-    numbers = np.array([_number(value) for value in values], np.float64)
-    result = numbers if np.isfinite(numbers).any() else np.array([_seconds(value) for value in values], np.float64)
+    given = array.astype("datetime64[us]").tolist() if array.dtype.kind == "M" else array.tolist()  # or None for NaT
+    numbers = np.array([_number(value) for value in given], np.float64)
+    result = numbers if np.isfinite(numbers).any() else np.array([_seconds(value) for value in given], np.float64)
     if wrong := np.flatnonzero(~np.isfinite(result)).tolist():
         raise ValueError(
             f"time must be numbers, or dates as 2024-05-31 or 2024-05-31T08:30; found {str(array[wrong[0]])!r} in row "

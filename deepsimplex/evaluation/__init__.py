@@ -17,6 +17,8 @@ from deepsimplex.evaluation.classification_scores import (
     weighted_recall,
 )
 from deepsimplex.evaluation.decision_curves import DecisionCurve, decision_curve, mean_cost, net_benefit
+from deepsimplex.evaluation.drift_monitor import DriftMonitor, DriftReport
+from deepsimplex.evaluation.exchangeability import ExchangeabilityTest
 from deepsimplex.evaluation.labeled_predictions import LabeledPredictions, labeled_predictions
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.one_versus_rest import (
@@ -65,6 +67,9 @@ __all__ = [
     "BrierDecomposition",
     "ClassScores",
     "DecisionCurve",
+    "DriftMonitor",
+    "DriftReport",
+    "ExchangeabilityTest",
     "Interval",
     "LabeledPredictions",
     "PartitionComparison",

@@ -13,7 +13,7 @@ from deepsimplex._utils.validation import (
     check_labels_and_probabilities,
     check_labels_beside,
     check_number,
-    check_positive,
+    class_number,
 )
 
 
@@ -108,7 +108,7 @@ def decision_curve(
     array([0.4375, 0.    ])
     """
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
-    k = check_positive(positive, check_class_names(classes, probabilities.shape[1]))
+    k = class_number(positive, check_class_names(classes, probabilities.shape[1]))
     is_positive, probability = labels == k, probabilities[:, k]
     t = np.arange(1, 100) / 100 if thresholds is None else check_array(thresholds, "thresholds", "[T]", least=1)
     if not np.all((t > 0) & (t < 1)):

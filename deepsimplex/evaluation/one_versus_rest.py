@@ -13,6 +13,7 @@ from deepsimplex._utils.validation import (
     check_class_names,
     check_labels_and_probabilities,
     check_sample_weight,
+    class_number,
 )
 from deepsimplex.evaluation.bootstrap import (
     Interval,
@@ -144,15 +145,6 @@ def _number(value: float) -> str:
 
 def _classes(names: Sequence[Any]) -> str:
     return f"class {names[0]!r}" if len(names) == 1 else f"the classes {listed(names)}"
-
-
-def class_number(name: Any, classes: Sequence[Any], argument: str = "positive") -> int:
-    """Return the position of a class among the classes; raise ValueError that names the argument for another."""
-    value = name.item() if isinstance(name, np.generic) else name
-    known = [k for k, each in enumerate(classes) if type(each) is type(value) and each == value]
-    if not known:
-        raise ValueError(f"{argument} must be one of {listed(classes)}; found {name!r}")
-    return known[0]
 
 
 def class_scores(

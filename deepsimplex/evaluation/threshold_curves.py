@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_class_names, check_labels_and_probabilities, check_sample_weight
-from deepsimplex.evaluation.one_versus_rest import average_precision, class_number, roc_auc
+from deepsimplex._utils.validation import (
+    check_class_names,
+    check_labels_and_probabilities,
+    check_sample_weight,
+    class_number,
+)
+from deepsimplex.evaluation.one_versus_rest import average_precision, roc_auc
 
 
 @dataclass(frozen=True, eq=False)

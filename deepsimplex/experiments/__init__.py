@@ -10,6 +10,7 @@ from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments.watched_predictions import monitor
 
 __all__ = [
     "ConfigurationError",
@@ -27,6 +28,7 @@ __all__ = [
     "load_config",
     "load_predictions",
     "make_targets",
+    "monitor",
     "predict_files",
     "read_run",
     "read_runs",

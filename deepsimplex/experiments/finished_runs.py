@@ -18,6 +18,7 @@ from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
 
 UNFAMILIAR = 0.01  # familiarity of fewer than one in a hundred samples like those of training
+REJECTED = 0.05  # share of known samples that count as unknown
 Source = str | os.PathLike[str] | Predictions
 """A run folder, the folder of a name (its newest finished run), an .npz file, or predictions themselves."""
 
@@ -42,7 +43,7 @@ class Run:
         Losses and metrics, each with one number per epoch.
     metrics : dict of str to float
         Numbers that the report does not compute from the predictions: "training_seconds", "unfamiliar_share",
-        "set_coverage" and "set_size", if there are any.
+        "unknown_share", "set_coverage" and "set_size", if there are any.
     missing : dict of str to str
         What the run lacks, with the reason.
     explained : dict of str to ExplainedImages

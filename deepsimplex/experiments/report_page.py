@@ -25,7 +25,7 @@ from deepsimplex.evaluation.bootstrap import check_resampling
 from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASURES, measure_title
-from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
+from deepsimplex.experiments.finished_runs import REJECTED, UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import PageSection, partition_figures
 from deepsimplex.experiments.report_figures import sections as drawn_sections
 from deepsimplex.experiments.run_cards import write_run_cards
@@ -37,6 +37,7 @@ _FACTS = {
     "set_coverage": "coverage of the sets",
     "set_size": "mean size of the sets",
     "unfamiliar_share": f"share of samples below familiarity {UNFAMILIAR}",
+    "unknown_share": f"share of samples called unknown, where known ones would be {REJECTED}",
 }
 
 

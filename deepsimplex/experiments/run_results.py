@@ -10,13 +10,11 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.experiments.explained_images import explain_images, save_explained
-from deepsimplex.experiments.finished_runs import UNFAMILIAR
+from deepsimplex.experiments.finished_runs import REJECTED, UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
 from deepsimplex.export.model_card import write_card
-
-REJECTED = 0.05  # share of known samples that count as unknown
 
 
 def write_results(

@@ -23,6 +23,8 @@ _COMPONENTS = {
     "density": ("familiarity", "No density of the training samples: unfamiliar ones are predicted as others are."),
     "unknown": ("unknown samples", ""),
 }
+# Numbers of an array that is shown.
+_LARGEST = 25
 # Scores that stand in the metadata, by the names that hubs give them.
 _METRICS = {
     "accuracy": "accuracy",
@@ -202,11 +204,16 @@ def _not_known(
 
 
 def _arguments(component: Any) -> str:
-    """Return the class of a component with its arguments that are plain values."""
+    """Return the class of a component with its arguments that are plain values or small arrays."""
     if not hasattr(component, "__dict__") or isinstance(component, str):
         return str(component)
     values = {key: getattr(component, key, None) for key in constructor_parameters(type(component))}
-    plain = [f"{key}={value!r}" for key, value in values.items() if isinstance(value, bool | int | float | str)]
+    values |= {
+        key: np.round(value, 4).tolist()
+        for key, value in values.items()
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.size <= _LARGEST
+    }
+    plain = [f"{key}={value!r}" for key, value in values.items() if isinstance(value, bool | int | float | str | list)]
     return f"{type(component).__name__}({', '.join(plain)})"
 
 

@@ -75,7 +75,7 @@ def pictures(outputs: ClassifierOutputs, seed: int) -> dict[str, NDArray[np.uint
     """
     if outputs.not_finite:
         return {}
-    return {f"pictures/{name}": _pixels(figure) for name, figure in _figures(outputs, seed)}
+    return {f"pictures/{name}": figure_pixels(figure) for name, figure in _figures(outputs, seed)}
 
 
 def _figures(outputs: ClassifierOutputs, seed: int) -> Iterator[tuple[str, "Figure"]]:
@@ -104,10 +104,11 @@ def band_picture(outputs: ClassifierOutputs) -> dict[str, NDArray[np.uint8]]:
     from deepsimplex import plots
 
     figure = plots.reliability(outputs.labels, outputs.probabilities, **outputs.credible)
-    return {"pictures/reliability_band": _pixels(figure)}
+    return {"pictures/reliability_band": figure_pixels(figure)}
 
 
-def _pixels(figure: "Figure") -> NDArray[np.uint8]:
+def figure_pixels(figure: "Figure") -> NDArray[np.uint8]:
+    """Return the picture [H, W, 3] of a figure."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.set_dpi(DPI)

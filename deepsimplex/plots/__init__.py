@@ -3,6 +3,7 @@
 from deepsimplex.plots.confusion_matrix import confusion_matrix
 from deepsimplex.plots.curves import decision_curve, learning_curves, precision_recall, risk_coverage, roc
 from deepsimplex.plots.decision_regions import decision_regions
+from deepsimplex.plots.drift_figure import drift
 from deepsimplex.plots.image_predictions import predictions, uncertain_images
 from deepsimplex.plots.latent_space import latent_space
 from deepsimplex.plots.prototypes import prototype_images, relevance
@@ -16,6 +17,7 @@ __all__ = [
     "confusion_matrix",
     "decision_curve",
     "decision_regions",
+    "drift",
     "latent_space",
     "learning_curves",
     "precision_recall",

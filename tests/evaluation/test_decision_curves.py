@@ -61,7 +61,7 @@ def test_invalid_decision_arguments_raise():
         (lambda: evaluation.net_benefit(Y, P, 1.0), r"threshold must.*found 1\.0"),
         (
             lambda: evaluation.net_benefit(Y, P, 0.5, positive=3),
-            "positive must be a class of p, among 0, 1, 2; found 3",
+            "positive must be one of 0, 1, 2; found 3",
         ),
         (lambda: evaluation.decision_curve(Y, P, [0.0, 0.5]), "thresholds must be above 0 and below 1; found 0 to 0.5"),
         (lambda: evaluation.mean_cost(Y, np.full(80, -1), np.eye(3)), "abstention must be given"),

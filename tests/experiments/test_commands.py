@@ -162,6 +162,7 @@ def test_model_and_saved_model_of_a_run_agree(finished):
     served = ds.export.load_served(folder.served)
     assert served.class_names == [str(k) for k in range(10)]
     np.testing.assert_allclose(served.predict(pixels)["class_probabilities"], p, atol=1e-5)
+    assert "\n## Scores on " in (folder.served / "README.md").read_text()
 
 
 @pytest.mark.slow

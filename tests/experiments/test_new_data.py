@@ -13,7 +13,16 @@ from PIL import Image
 
 import deepsimplex as ds
 from deepsimplex.datasets.image_files import read_files
-from deepsimplex.experiments import RunFolder, evaluate_on, folder_config, load_config, load_predictions, predict_files
+from deepsimplex.experiments import (
+    RunConfig,
+    RunFolder,
+    evaluate_on,
+    folder_config,
+    load_config,
+    load_predictions,
+    predict_files,
+    train,
+)
 from tests.quick_runs import eager_classifiers, without_pictures
 
 CLASSES = ("cat", 'dog, "=x"', "eel")
@@ -343,7 +352,34 @@ def test_invalid_command_is_one_line(command, saved, photos, tmp_path, monkeypat
     assert len(result.stderr.splitlines()) == 1
 
 
-# Training without a configuration
+# Training
+
+
+def test_groups_reach_the_head_in_closed_form_and_the_saved_predictions(photos, tmp_path, monkeypatch):
+    seen = []
+    solve = ds.heads.ClosedFormHead.solve
+
+    def recorded(self, *arguments, groups=None, **options):
+        seen.append(groups)
+        return solve(self, *arguments, groups=groups, **options)
+
+    monkeypatch.setattr(ds.heads.ClosedFormHead, "solve", recorded)
+    data = {"name": str(photos), "options": {"groups": "folder"}}
+    backbone = {"name": "mlp", "hidden": []}  # nothing to train
+    config = RunConfig(
+        name="given",
+        output=str(tmp_path),
+        data=data,
+        model={"backbone": backbone, "head": "closed_form"},
+        training={"epochs": 1},
+        calibration={"unknown": True},
+    )
+    with without_pictures(export=False, eager=True):
+        run = train(config, verbose=0)
+    loaded = ds.datasets.load(photos, groups="folder")
+    assert sorted(seen[0]) == sorted(loaded.groups)
+    assert len({*load_predictions(run.test_predictions).groups}) == len({*loaded.groups_test})
+    assert "unknown_share" in run.read_metrics()
 
 
 def test_configuration_of_a_folder(photos, tmp_path):
