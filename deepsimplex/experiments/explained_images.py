@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.evaluation import uncertainty
 
 KEY = "deepsimplex explained images 1"
@@ -57,7 +58,7 @@ def explain_images(
     """
     names, baseline = model.class_names, x.mean(axis=0)
 
-    def explained(rows: NDArray[np.int64], of: str, heads: list[str]) -> ExplainedImages:
+    def explained(rows: NDArray[np.int64], of: Explained, heads: list[str]) -> ExplainedImages:
         nearest = [""] * len(rows)
         if hasattr(model.head, "prototypes"):
             nearest = [f"\nnear {', '.join(labels)}" for labels in model.explain(x[rows]).labels]

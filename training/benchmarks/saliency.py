@@ -54,9 +54,12 @@ def main(
         "integrated gradients": model.saliency(x_test),
         "integrated gradients from the mean image": model.saliency(x_test, baseline=mean),
         "gradients": model.saliency(x_test, method="gradients"),
-        "smoothed gradients": sum(
-            model.saliency(x_test + rng.normal(0.0, NOISE, x_test.shape), labels=classes, method="gradients")
-            for _ in range(DRAWS)
+        "smoothed gradients": np.sum(
+            [
+                model.saliency(x_test + rng.normal(0.0, NOISE, x_test.shape), labels=classes, method="gradients")
+                for _ in range(DRAWS)
+            ],
+            axis=0,
         ),
         "Grad-CAM": model.saliency(x_test, method="grad_cam"),
         "random": rng.random(x_test.shape[:3]),
