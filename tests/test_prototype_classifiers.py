@@ -386,6 +386,7 @@ def test_soft_labels_raise(classifier, wine):
         (ds.GLVQ({"a": 2}), r"prototypes_per_class must name classes, 0, 1, 2; found 'a'"),
         (ds.GLVQ([1, 2]), r"prototypes_per_class must be a number or 3, .*; found 2"),
         (ds.GLVQ({0: 0}), r"prototypes_per_class must.*found 0"),
+        (ds.GLVQ("two"), r"prototypes_per_class must.*found 'two'"),
         (ds.GMLVQ(classes=[0, 1]), "labels that classes=.* does not"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import deepsimplex as ds
-from deepsimplex.readout import integrated_gradients
+from deepsimplex.readout import feature_gradients, integrated_gradients
 
 
 def test_parts_of_linear_function_are_its_terms():
@@ -16,7 +16,7 @@ def test_parts_of_linear_function_are_its_terms():
     np.testing.assert_allclose(parts, w * (x - baseline), atol=1e-12)
 
 
-@pytest.mark.parametrize("batch_size", [1, 7, 1000])
+@pytest.mark.parametrize("batch_size", [50, 1000])
 def test_parts_sum_to_difference_of_values(batch_size):
     x = np.random.default_rng(1).normal(size=(6, 4))
     parts = integrated_gradients(lambda x: tf.tanh(tf.reduce_sum(x**3, axis=1)), x, steps=400, batch_size=batch_size)
@@ -45,13 +45,20 @@ def digits():
 
 def test_map_sums_to_difference_of_log_probabilities(digits):
     model, x = digits
-    gray = np.full((1, 8, 8, 1), 128.0)
-    maps = model.saliency(x, baseline=128.0, steps=256)
-    assert maps.shape == (6, 8, 8)
+    x, gray, options = x[:3], np.full((1, 8, 8, 1), 128.0), {"baseline": 128.0, "steps": 256}
+    maps = model.saliency(x, **options)
+    assert maps.shape == (3, 8, 8)
     p, p_gray = model.predict(x, verbose=0), model.predict(gray, verbose=0)[0]
     classes = p.argmax(axis=1)
     np.testing.assert_allclose(maps.sum(axis=(1, 2)), np.log(p.max(axis=1) / p_gray[classes]), rtol=0.05, atol=0.05)
-    np.testing.assert_array_equal(model.saliency(x, labels=classes, baseline=128.0, steps=256), maps)
+
+
+def test_labels_of_saliency_are_numbers_or_names(digits):
+    model, x = digits
+    classes = model.predict(x[:2], verbose=0).argmax(axis=1)
+    maps = model.saliency(x[:2], steps=2)
+    for labels in (classes, classes[:, np.newaxis], [f"digit {k}" for k in classes]):
+        np.testing.assert_array_equal(model.saliency(x[:2], labels=labels, steps=2), maps)
     np.testing.assert_array_equal(
         model.saliency(x[:2], labels="digit 3", steps=2), model.saliency(x[:2], labels=[3, 3], steps=2)
     )
@@ -83,14 +90,101 @@ def test_grad_cam_is_large_where_channels_raise_the_class(digits):
     np.testing.assert_array_equal(model.saliency(x, method="grad_cam", layer="convolution"), maps)
 
 
+def nested():
+    inner = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Conv2D(4, 3, padding="same", name="inner")])
+    return keras.Sequential(
+        [
+            keras.Input((8, 8)),
+            keras.layers.Reshape((8, 8, 1)),
+            inner,
+            keras.layers.ReLU(name="rectified"),
+            keras.layers.MaxPooling2D(name="smaller"),
+            keras.layers.GlobalAveragePooling2D(),
+        ],
+    )
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.network = nested()
+
+    def call(self, x):
+        return self.network(x)
+
+
+@pytest.mark.parametrize("backbone", [nested, Subclassed, lambda: ds.backbones.cnn([4], units=6)])
+def test_grad_cam_takes_the_last_convolution_with_its_activation(backbone, images):
+    x, y = images
+    keras.utils.set_random_seed(0)
+    network = backbone()
+    network.trainable = False
+    model = ds.SimplexClassifier(network, num_classes=10)
+    model.compile()
+    model.fit(x, y, verbose=0)
+    maps = model.saliency(x[:3], method="grad_cam")
+    assert maps.shape == (3, 8, 8)
+    if backbone is nested:
+        np.testing.assert_array_equal(model.saliency(x[:3], method="grad_cam", layer="rectified"), maps)
+        assert not np.array_equal(model.saliency(x[:3], method="grad_cam", layer="smaller"), maps)
+    assert "call" not in vars(model.backbone.layers[-1])
+
+
+def test_grad_cam_of_averaged_channels_is_their_sum_weighted_by_gradients(images):
+    x, y = images
+    convolution = keras.layers.Conv2D(4, 3, padding="same", activation="relu")
+    layers = [keras.Input((8, 8)), keras.layers.Reshape((8, 8, 1)), convolution, keras.layers.GlobalAveragePooling2D()]
+    model = ds.SimplexClassifier(keras.Sequential(layers, trainable=False), num_classes=10)
+    model.compile()
+    model.fit(x, y, verbose=0)
+
+    def value(features):
+        latent = model.predictive_latent(model.latent_of_features(features), calibrated=True)
+        return tf.math.log(model.probabilities(latent))
+
+    activations = convolution(x[:3, ..., np.newaxis]).numpy()
+    gradients = feature_gradients(value, activations.mean(axis=(1, 2)))[:, 2] / 64
+    expected = np.maximum(np.einsum("nhwc,nc->nhw", activations, gradients), 0.0)
+    np.testing.assert_allclose(model.saliency(x[:3], labels=2, method="grad_cam"), expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def images():
+    (x, y), _ = ds.datasets.load("digits")
+    return x[:60].astype("float32"), y[:60]
+
+
 def test_maps_of_tables_have_the_shape_of_the_samples():
     x, y = np.random.default_rng(0).normal(size=(60, 3)).astype("float32"), np.arange(60) % 2
     model = ds.SimplexClassifier(keras.Sequential([keras.Input((3,))]), num_classes=2)
     model.compile()
     model.fit(x, y, verbose=0)
-    assert model.saliency(x[:4], steps=2).shape == (4, 3)
-    with pytest.raises(ValueError, match=r"needs images \[N, H, W, C\]"):
+    maps = model.saliency(x[:4], labels=1, steps=2)
+    assert maps.shape == (4, 3)
+    model.calibrate(x, y, "venn_abers")  # steps, which are left out
+    np.testing.assert_array_equal(model.saliency(x[:4], labels=1, steps=2), maps)
+    with pytest.raises(ValueError, match=r"needs images \[N, H, W\]"):
         model.saliency(x, method="grad_cam")
+
+
+def test_input_of_integers_has_the_gradients_of_floats(images):
+    x, y = images
+    pixels = np.round(255 * x[..., np.newaxis]).astype(np.uint8)
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(2, 3), keras.layers.Flatten()]
+    maps = []
+    for inputs in (keras.Input((8, 8, 1), dtype="uint8"), keras.Input((8, 8, 1))):
+        model = ds.SimplexClassifier(keras.Sequential([inputs, *layers], trainable=False), num_classes=10)
+        model.compile()
+        model.fit(pixels, y, verbose=0)
+        maps.append(model.saliency(pixels[:2], labels=1, steps=2))
+    np.testing.assert_allclose(maps[0], maps[1], rtol=1e-3, atol=1e-5)
+
+
+def test_grad_cam_without_convolution_raises(images):
+    x, _ = images
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), num_classes=10)
+    with pytest.raises(ValueError, match="needs a convolution, or layer=NAME"):
+        model.saliency(x[:2], method="grad_cam")
 
 
 @pytest.mark.parametrize(
@@ -98,11 +192,16 @@ def test_maps_of_tables_have_the_shape_of_the_samples():
     [
         ({"of": "class"}, "of must be"),
         ({"method": "cam"}, "method must be"),
-        ({"labels": 10}, "labels must be among .*; found 10"),
-        ({"labels": "digit 11"}, "labels must be among .*; found 'digit 11'"),
+        ({"labels": 10}, "labels must .*found 10"),
+        ({"labels": "digit 11"}, "labels must .*digit 11"),
+        ({"labels": [-1] * 6}, "labels must .*found -1"),
+        ({"labels": [1, 2]}, "labels must .*found .*2"),
+        ({"labels": 3, "of": "familiarity"}, "labels are for of='probability' only; found labels=3"),
         ({"layer": "convolution"}, "layer is for method='grad_cam' only"),
-        ({"method": "grad_cam", "layer": "flatten"}, "layer must be one of rescaling, convolution|No such layer"),
+        ({"method": "grad_cam", "layer": "flatten"}, r"layer must have an output \[N, h, w, c\]; found 'flatten'"),
+        ({"method": "grad_cam", "layer": "pool"}, "layer must be one of .*, convolution, .*; found 'pool'"),
         ({"baseline": np.zeros(3)}, r"baseline must be a number or have the shape \(8, 8, 1\)"),
+        ({"baseline": np.nan}, "baseline must be finite"),
         ({"steps": 0}, "steps must be"),
     ],
 )

@@ -58,6 +58,7 @@ class VennAbers(ProbabilityCalibration):
     """
 
     fitted_attributes = ("scores_", "lower_", "upper_")
+    has_gradient = False  # of steps
     scores_: NDArray[np.float64]
     lower_: NDArray[np.float64]
     upper_: NDArray[np.float64]

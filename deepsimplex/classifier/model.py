@@ -784,7 +784,7 @@ class SimplexClassifier(CalibratedNetwork):
         results = self.compute_metrics(x, y, probabilities, sample_weight)
         return results if self._has_loss(y) else {name: results[name] for name in results if name != tracker.name}
 
-    # Files
+    # Explanation
 
     def saliency(
         self,
@@ -805,16 +805,19 @@ class SimplexClassifier(CalibratedNetwork):
         x : array, shape [N, H, W], [N, H, W, C] or [N, d]
             Samples as for ``predict``, for a backbone of one input.
         of : {"probability", "familiarity"}
-            What is explained. Default "probability", of the likeliest class or of ``labels``, calibrated. "familiarity"
-            needs ``fit_density``: the density's score, of which the familiarity is the rank.
+            What is explained. Default "probability", of the likeliest class or of ``labels``, calibrated (but not by
+            Venn-Abers' steps, which have no gradient). "familiarity" needs ``fit_density``: the density's score, of
+            which the familiarity is the rank.
         labels : array_like, shape [N], or one label, optional
             Class numbers or names. Default None: the likeliest class of each sample.
         method : {"integrated_gradients", "gradients", "grad_cam"}
             Default "integrated_gradients", which sum to the value of the sample minus that of ``baseline``, up to the
             error of so many ``steps``; "gradients", their absolute values; "grad_cam", where the channels of the last
-            convolution that raise the value are active, for images and functional or sequential backbones.
+            convolution that raise the value are active, for images: Grad-CAM with the gradient at each place
+            (HiResCAM), which equals it where channels are averaged, and is faithful where they are not.
         layer : str, optional
-            Of "grad_cam": the name of a layer of the backbone with an output [N, h, w, c]. Default None: the last.
+            Of "grad_cam": the name of a layer with an output [N, h, w, c], of the backbone or of a network in it.
+            Default None: the last convolution, with the normalization and the activation after it.
         baseline : array_like
             Of "integrated_gradients": a sample without content. Default 0, black. For photographs, and where the
             backbone has no bias, so that brightness does not matter to a closed-form head: the mean image.
@@ -845,6 +848,8 @@ class SimplexClassifier(CalibratedNetwork):
         (2, 8, 8)
         """
         return saliency_maps(self, x, of, labels, method, layer, baseline, steps, batch_size)
+
+    # Files
 
     def save(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
         """Save to a ``.keras`` file atomically: an existing file is kept if writing fails.

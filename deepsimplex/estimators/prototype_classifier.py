@@ -149,7 +149,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             if unknown := [name for name in given if name not in classes]:
                 raise ValueError(f"prototypes_per_class must name classes, {listed(classes)}; found {unknown[0]!r}")
             given = [given.get(name, 1) for name in classes]
-        elif not np.iterable(given):
+        elif not np.iterable(given) or isinstance(given, str):
             given = [given] * len(classes)
         if len(given) != len(classes):
             raise ValueError(

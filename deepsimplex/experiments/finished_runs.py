@@ -13,6 +13,7 @@ import yaml
 
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.experiments.configuration import read_yaml
+from deepsimplex.experiments.explained_images import ExplainedImages, load_explained
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
 
@@ -45,6 +46,8 @@ class Run:
         "unknown_share", "set_coverage" and "set_size", if there are any.
     missing : dict of str to str
         What the run lacks, with the reason.
+    explained : dict of str to ExplainedImages
+        Test images with their saliency, by "uncertain" and "unfamiliar", if there are any.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class Run:
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    explained: Mapping[str, ExplainedImages] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int | None:
@@ -161,6 +165,7 @@ def read_run(source: Source, name: str | None = None) -> Run:
         _read_history(folder.history),
         {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
         folder.read_missing(),
+        load_explained(folder.explained_images) if folder.explained_images.is_file() else {},
     )
 
 

@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import matplotlib
@@ -290,6 +291,18 @@ def _sections_by_run(runs: Sequence[Run], reports: Mapping[str, Report], level: 
             f"{no_images}, or none is misclassified, of",
         ),
         PageSection(
+            "Why the least certain images are classified as they are",
+            "Red pixels raise the probability of the assigned class, which stands above with its probability; blue "
+            "ones lower it. Compared with the mean test image, by integrated gradients.",
+            partial(_explained, kind="uncertain"),
+        ),
+        PageSection(
+            "Why the least familiar images are unfamiliar",
+            "Blue pixels make an image unlike the training images, red ones make it typical. Compared with the mean "
+            "test image, by integrated gradients.",
+            partial(_explained, kind="unfamiliar"),
+        ),
+        PageSection(
             "Confusion matrix",
             "Test samples by true class (rows) and assigned class (columns): those on the diagonal are right.",
             _confusion,
@@ -346,6 +359,14 @@ def _surest_mistakes(run: Run, level: float) -> tuple[Figure, str] | None:
     wrong = None if rows is None else rows[p[rows].argmax(axis=1) != y[rows]]
     alt = "the {} misclassified test images whose true class has the smallest probability."
     return _images(run, wrong, "likelihood", level, alt)
+
+
+def _explained(run: Run, level: float, kind: str) -> tuple[Figure, str] | None:
+    if kind not in run.explained:
+        return None
+    content = run.explained[kind]
+    figure = plots.saliency(content.images, content.maps, content.titles, columns=COLUMNS)
+    return figure, f"{len(content.images)} test images, each beside its map. {'; '.join(content.titles)}."
 
 
 def _confusion(run: Run, level: float) -> tuple[Figure, str]:

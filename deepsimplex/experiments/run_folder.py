@@ -52,6 +52,8 @@ class RunFolder:
         Reliability diagram of the test set, PNG.
     uncertain_images : pathlib.Path
         The least certain test images with their class probabilities, PNG (images only).
+    explained_images : pathlib.Path
+        The least certain and the least familiar test images with their saliency, .npz (images only).
     test_predictions : pathlib.Path
         Predictions of the test set, as ``save_predictions`` writes them.
     log : Path
@@ -77,6 +79,7 @@ class RunFolder:
         self.backup = self.path / "backup"
         self.reliability = self.path / "reliability.png"
         self.uncertain_images = self.path / "predictions.png"
+        self.explained_images = self.path / "explained.npz"
         self.test_predictions = self.path / "predictions.npz"
         self.log = self.path / "log.txt"
 

@@ -9,6 +9,7 @@ from deepsimplex import evaluation
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.experiments.explained_images import explain_images, save_explained
 from deepsimplex.experiments.finished_runs import REJECTED, UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder, recording_failure
 from deepsimplex.experiments.saved_predictions import save_predictions
@@ -74,6 +75,10 @@ def _evaluate(
     report, scores = scores_of(model, split.x_test, split.y_test, probabilities)
     with recording_failure(missing, "figures"):
         _draw(split, probabilities, folder)
+    if split.x_test.ndim >= 3:
+        with recording_failure(missing, "saliency"):
+            content = explain_images(model, split.x_test, split.y_test, probabilities)
+            save_explained(folder.explained_images, content)
     save_test_predictions(model, split, probabilities, folder)
     if folder.served.exists():
         name, sizes = folder.path.resolve().parts[-2:], f"{len(split.x)} training, {len(split.x_test)} test samples"

@@ -164,7 +164,8 @@ def relevance(
     Parameters
     ----------
     omega : array_like, shape [m, d], or classifier
-        The matrix, or a fitted classifier with ``omega_``, such as ``GMLVQ`` (of scaled features).
+        The matrix, or a fitted classifier with ``omega_``, such as ``GMLVQ`` (of scaled features); of ``LGMLVQ`` the
+        matrix of one prototype, ``omega_[p]``.
     feature_names : sequence of str, length d, optional
         Default: the classifier's ``feature_names_in_`` if it has them, else numbers.
     shape : sequence of int, optional
@@ -196,7 +197,8 @@ def relevance(
         raise TypeError(f"omega must be a matrix [m, d] or a classifier with omega_; found {type(omega).__name__}")
     matrix = check_array(given, "omega")
     if matrix.ndim != 2 or not matrix.size:
-        raise ValueError(f"omega must have shape [m, d]; found shape {matrix.shape}")
+        hint = ": of local metrics give one, omega_[p]" if matrix.ndim == 3 else ""
+        raise ValueError(f"omega must have shape [m, d]; found shape {matrix.shape}{hint}")
     d = matrix.shape[1]
     if feature_names is None:
         feature_names = getattr(omega, "feature_names_in_", None)

@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike
 
 from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.plots.image_predictions import check_images
-from deepsimplex.plots.style import literal
+from deepsimplex.plots.style import shortened
+
+LONGEST_LINE = 40  # characters above a pair of images
 
 
 def saliency(images: ArrayLike, maps: ArrayLike, titles: Sequence[str] | None = None, columns: int = 4) -> Figure:
@@ -21,7 +23,7 @@ def saliency(images: ArrayLike, maps: ArrayLike, titles: Sequence[str] | None = 
     maps : array_like, shape [N, H, W]
         As ``model.saliency`` returns them. Colors are relative to the largest absolute value of each map.
     titles : sequence of str, length N, optional
-        Written above the images. Default None.
+        Written above the pairs. Default None.
     columns : int
         Pairs in a row, 4 by default.
 
@@ -57,7 +59,8 @@ def saliency(images: ArrayLike, maps: ArrayLike, titles: Sequence[str] | None = 
         largest = float(np.abs(values[i]).max()) or 1.0
         right.imshow(values[i], cmap="RdBu_r", vmin=-largest, vmax=largest)
         if titles is not None:
-            left.set_title(literal(titles[i]), fontsize=9)
+            lines = (shortened(line, LONGEST_LINE) for line in titles[i].split("\n"))
+            left.set_title("\n".join(lines), fontsize=9, loc="left")
     for axes in grid[len(values) :].ravel():
         axes.remove()
     return figure

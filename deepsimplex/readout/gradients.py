@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_finite_rows, check_whole, unmasked
+from deepsimplex._utils.validation import check_array, check_finite_rows, check_whole, unmasked
 from deepsimplex.latent import is_tensor
 
 
@@ -123,11 +123,12 @@ def integrated_gradients(
         raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
     x = check_finite_rows(x, "x", x.dtype)
     steps, batch_size = check_whole(steps, "steps", 1), check_whole(batch_size, "batch_size", 1)
+    given = check_array(baseline, "baseline").astype(x.dtype)
     try:
-        origin = np.broadcast_to(np.asarray(baseline, x.dtype), x.shape[1:])
+        origin = np.broadcast_to(given, x.shape[1:])
     except ValueError:
         raise ValueError(
-            f"baseline must be a number or have the shape {x.shape[1:]} of a sample; found {np.shape(baseline)}"
+            f"baseline must be a number or have the shape {x.shape[1:]} of a sample; found shape {given.shape}"
         ) from None
     shares = ((np.arange(steps) + 0.5) / steps).astype(x.dtype).reshape(-1, *[1] * x.ndim)
     parts = []

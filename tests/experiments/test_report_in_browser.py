@@ -95,7 +95,7 @@ def shown(window, page) -> WebDriver:
 
 def test_images_load_without_requests(shown, page):
     images = shown.execute_script(IMAGES)
-    assert len(images) == 2 * 8 + 2
+    assert len(images) == 2 * 9 + 2
     for complete, width, height, words in images:
         assert complete
         assert min(width, height) > 100

@@ -15,7 +15,7 @@ from deepsimplex.prototypes.class_scores import (
     relative_scores,
 )
 from deepsimplex.prototypes.metric_learning import discriminant_directions, rank_penalty, within_class_whitening
-from deepsimplex.prototypes.relative_distance import RelativeDistanceCost, activate
+from deepsimplex.prototypes.relative_distance import LocalRelativeDistanceCost, RelativeDistanceCost, activate
 from tests.reference import lvq as reference
 
 each_activation = pytest.mark.parametrize("activation", ["linear", "sigmoid"])
@@ -73,11 +73,12 @@ def test_learning_rate_without_decay_is_constant():
 
 
 @each_activation
-@pytest.mark.parametrize("rank", [None, 1, 2, 3])
-def test_cost_equals_reference_and_gradient_finite_differences(activation, rank):
-    X, y, W, labels = problem(rank or 0, N=40)
-    Omega = None if rank is None else np.random.default_rng(rank).normal(size=(rank, 3))
-    cost = RelativeDistanceCost(X, y, labels, activation, 3.0)
+@pytest.mark.parametrize("shape", [None, (1, 3), (2, 3), (3, 3), (6, 1, 3), (6, 2, 3), (6, 3, 3)])
+def test_cost_equals_reference_and_gradient_finite_differences(activation, shape):
+    X, y, W, labels = problem(0 if shape is None else len(shape), N=40)
+    Omega = None if shape is None else np.random.default_rng(shape[-2]).normal(size=shape)
+    kind = LocalRelativeDistanceCost if Omega is not None and Omega.ndim == 3 else RelativeDistanceCost
+    cost = kind(X, y, labels, activation, 3.0)
     value, by_prototype, by_omega = cost(W, Omega)
 
     def phi(mu):
@@ -236,6 +237,25 @@ def test_gmlvq_is_invariant_to_linear_maps():
         W, labels = initial_prototypes(features, y, 1)
         learned.append(fit_gmlvq(features, y, W, labels, activation="linear", regularization=1.0, tol=1e-10))
     assert learned[1].objective == pytest.approx(learned[0].objective, rel=1e-3)
+
+
+def test_local_metrics_end_where_the_penalized_cost_is_flat():
+    """Of one prototype for each class, and two; the start is that of one metric for all."""
+    X, y, W, labels = problem(3, N=30, per_class=1)
+    start = fit_gmlvq(X, y, W, labels, local=True, regularization=2.0, max_iter=0)
+    np.testing.assert_array_equal(start.omega[1:], start.omega[:-1])
+    assert start.omega.shape == (3, 3, 3)
+    single = fit_gmlvq(X, y, W, labels, regularization=2.0, max_iter=0)
+    np.testing.assert_allclose(start.omega[0], single.omega, rtol=1e-10)
+    assert start.objective == pytest.approx(single.objective, rel=1e-6)
+    steps = []
+    learned = fit_gmlvq(X, y, W, labels, local=True, regularization=2.0, tol=1e-12, report=steps.append)
+    objectives = [step.objective for step in steps]
+    assert (np.diff(objectives) <= 0).all()
+    again = fit_gmlvq(X, y, learned.prototypes, labels, local=True, rank=2, max_iter=5)
+    assert again.omega.shape == (3, 2, 3)
+    assert learned.objective < start.objective
+    assert np.mean(np.sum(learned.omega**2, axis=(1, 2))) == pytest.approx(1.0)
 
 
 def test_rank_bounds_rank_of_omega():

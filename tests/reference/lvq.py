@@ -4,6 +4,7 @@ import numpy as np
 
 
 def squared_distance(x, w, Omega=None):
+    """||Omega (x - w)||^2."""
     gap = x - w if Omega is None else Omega @ (x - w)
     return float(sum(g * g for g in gap))
 
@@ -30,7 +31,8 @@ def cost(X, y, W, labels, phi, Omega=None):
     """sum_i Phi((d_J - d_K) / (d_J + d_K)) [GPLVQ Eq. 3.2]."""
     total = 0.0
     for x, label in zip(X, y, strict=True):
-        distances = [squared_distance(x, w, Omega) for w in W]
+        matrices = Omega if np.ndim(Omega) == 3 else [Omega] * len(W)
+        distances = [squared_distance(x, w, local) for w, local in zip(W, matrices, strict=True)]
         correct = min(d for d, c in zip(distances, labels, strict=True) if c == label)
         other = min(d for d, c in zip(distances, labels, strict=True) if c != label)
         total += phi((correct - other) / (correct + other))

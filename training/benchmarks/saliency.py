@@ -3,8 +3,9 @@
     python -m training.benchmarks.saliency [--images 500] [--epochs 3] [--output saliency.json]
 
 A convolutional network learns 10 000 training images by the default head. Of test images that it classifies correctly,
-pixels are set to 0 in the order of each map, the most salient first. The area under the curve of the probability of the
-class, over the share of pixels deleted, is small if the pixels that matter come first.
+pixels are deleted in the order of each map, the most salient first: set to black, and to those of the mean image. The
+area under the curve of the probability of the class, over the share of pixels deleted, is small if the pixels that
+matter come first. Smoothed gradients are the mean of those at images with added noise (Smilkov et al. 2017).
 """
 
 from typing import Annotated, Any
@@ -18,16 +19,17 @@ import deepsimplex as ds
 from training.results import Output, ResultTable
 
 TRAINED, POINTS = 10_000, 29
+NOISE, DRAWS = 0.15, 16  # of smoothed gradients: standard deviation, in units of the range of pixels
 
 
-def deletion_area(model: Any, x: NDArray[Any], classes: NDArray[np.int64], maps: NDArray[Any]) -> float:
-    """Mean area under the deletion curves of images [N, H, W, 1] by maps [N, H, W]."""
+def deletion_area(model: Any, x: NDArray[Any], classes: NDArray[np.int64], maps: NDArray[Any], fill: Any) -> float:
+    """Mean area under the deletion curves of images [N, H, W, 1] by maps [N, H, W]; pixels deleted become ``fill``."""
     order = np.argsort(-maps.reshape(len(x), -1), axis=1, kind="stable")
     rank = np.argsort(order, axis=1).reshape(maps.shape)
     shares = np.linspace(0.0, 1.0, POINTS)
     curve = []
     for share in shares:
-        left = np.where(rank[..., np.newaxis] < round(share * rank[0].size), 0.0, x).astype(x.dtype)
+        left = np.where(rank[..., np.newaxis] < round(share * rank[0].size), fill, x).astype(x.dtype)
         curve.append(model.predict(left, verbose=0)[np.arange(len(x)), classes].mean())
     return float(np.trapezoid(curve, shares))
 
@@ -47,16 +49,28 @@ def main(
     p = model.predict(x_test, verbose=0)
     right = np.flatnonzero(p.argmax(axis=1) == y_test)[:images]
     x_test, classes = x_test[right], y_test[right]
-    rng = np.random.default_rng(0)
+    rng, mean = np.random.default_rng(0), x[:TRAINED].mean(axis=0)
     maps = {
         "integrated gradients": model.saliency(x_test),
+        "integrated gradients from the mean image": model.saliency(x_test, baseline=mean),
         "gradients": model.saliency(x_test, method="gradients"),
+        "smoothed gradients": np.sum(
+            [
+                model.saliency(x_test + rng.normal(0.0, NOISE, x_test.shape), labels=classes, method="gradients")
+                for _ in range(DRAWS)
+            ],
+            axis=0,
+        ),
         "Grad-CAM": model.saliency(x_test, method="grad_cam"),
         "random": rng.random(x_test.shape[:3]),
     }
     table = ResultTable("training.benchmarks.saliency")
     for name, values in maps.items():
-        table.add(map=name, **{"deletion area": deletion_area(model, x_test, classes, values)})
+        areas = {
+            f"area, {kind}": deletion_area(model, x_test, classes, values, fill)
+            for kind, fill in {"black": 0.0, "mean image": mean}.items()
+        }
+        table.add(map=name, **areas)
     table.write(output)
 
 
