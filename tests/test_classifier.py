@@ -391,7 +391,8 @@ def test_label_targets_accept_absent_class(few):
         ({"readout": "argmin"}, r"readout must.*found 'argmin'; did you mean 'argmax'"),
         ({"num_classes": 1}, r"num_classes must.*found 1"),
         ({"target": "casimak"}, "casimac"),
-        ({"backbone": "mlp"}, r"backbone must.*found str"),
+        ({"backbone": "mpl"}, r"backbone must.*found 'mpl'"),
+        ({"backbone": 3}, r"backbone must.*found int"),
     ],
 )
 def test_incompatible_parts_raise(arguments, message):

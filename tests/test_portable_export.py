@@ -203,7 +203,7 @@ def test_litert_weights_of_fewer_bits(samples, tmp_path):
         model.export(tmp_path / "n.tflite", format="litert", representative_dataset=lambda: iter(()))
     with pytest.raises(ValueError, match="optimisations"):
         model.export(tmp_path / "n.tflite", format="litert", optimisations=[])
-    assert {path.name for path in tmp_path.iterdir()} == {"m.tflite"}
+    assert {path.name for path in tmp_path.iterdir()} == {"m.tflite", "m.tflite.md"}  # with its model card
 
 
 @pytest.mark.filterwarnings("ignore:Layer .* does not have a `quantize` method")

@@ -230,7 +230,7 @@ def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "guides" / "screening.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```shell\n(.*?)```", page, flags=re.DOTALL)
-    for line in block.strip().splitlines():
+    for line in block.replace("\\\n", " ").strip().splitlines():
         command, *arguments = shlex.split(line.replace("epochs=15", "epochs=4"))
         assert command == "deepsimplex"
         arguments += ["--resamples", "20"] if arguments[0] == "report" else []

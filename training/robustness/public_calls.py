@@ -89,6 +89,8 @@ VALUES: dict[str, Any] = {
         "window": 3,
     },
     **{"loc": LATENT["loc"], "tau": 1.0, "function": keras.ops.square, "matrix": np.abs(X[:, :1] - X[:, 0])},
+    "decision_curve.curves": {"a": evaluation.decision_curve(Y, P, positive=1)},
+    "evaluation.positive": 1,
     **{"curves": {"a": evaluation.risk_coverage_curve(Y, P)}, "histories": {"one": {"loss": [2.0, 1.0]}}},
     **{"j": 0, "identifier": {"name": "ssim", "window": 3}, "targets": ["vertices", "casimac"], "omega": X[:4]},
     **{"geometry.x": P + 0.01, "geometry.y": P[::-1] + 0.1, "geometry.z": X, "power.a": 2.0},
@@ -117,7 +119,18 @@ REGIONS: dict[str, Any] = {
 }
 READ: dict[str, Any] = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
 SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
+WATCHED = ds.evaluation.DriftMonitor(P)
+WATCHED.update(P)
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "ExchangeabilityTest": [{"reference": WEIGHT}],
+    "net_benefit": [{"threshold": 0.3, "positive": 1}],
+    "saliency": [{"images": IMAGES[:3], "maps": IMAGES[:3], "titles": ["a", "b", "c"]}],
+    "drift": [{"monitor": WATCHED}],
+    "RiskControl": [{"bound": 0.2}],
+    "PriorShift": [{"trained": [0.2, 0.3, 0.5]}],
+    "ExpectedCost": [{"costs": 1.0 - np.eye(3)}],
+    "mean_cost": [{"decisions": Y, "costs": 1.0 - np.eye(3)}],
+    "labeled_predictions": [{"model": REGIONS["classifier"], "data": (X[:, :2], Y)}],
     "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
     "uncertainty": [{"by": "entropy", "y": None}, {"by": "likelihood"}],
     "ability_to_separate": [{"assigned": Y}, {"assigned": np.array(CLASSES)[Y], "classes": CLASSES}],
@@ -208,7 +221,7 @@ def used(made: Any, room: str) -> Any:
     for method in ("fit", "pairwise", "predict", "update_state"):
         if hasattr(made, method):
             return getattr(made, method)(**next(arguments(getattr(made, method), room, method, type(made).__name__)))
-    return made.get_config()
+    return made.get_config() if hasattr(made, "get_config") else made
 
 
 def class_calls(kind: type, room: str) -> Iterator[Call]:
