@@ -1,15 +1,15 @@
-# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-lowest` tries
-# the lowest versions of what it depends on, `make test-peers` compares with other packages, `make figures` draws every
-# figure of the gallery and `make tables` writes the pages' tables, `make docs` builds the documentation, `make reproduce
-# TABLE=casimac_1` measures a table of the papers again, and without TABLE all of them; `make robustness` draws random and
-# odd inputs. Each makes its own virtual environment first.
+# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-pages` runs the
+# examples of the documentation, `make test-lowest` tries the lowest versions of what it depends on, `make test-peers`
+# compares with other packages, `make figures` draws every figure of the gallery and `make tables` writes the pages'
+# tables, `make docs` builds the documentation, `make reproduce TABLE=casimac_1` measures a table of the papers again, and
+# without TABLE all of them; `make robustness` draws random and odd inputs. Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEED ?= $(shell date +%s)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs figures tables reproduce robustness test test-fast test-lowest test-peers lint clean
+.PHONY: demo docs figures tables reproduce robustness test test-fast test-pages test-lowest test-peers lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
@@ -27,10 +27,14 @@ reproduce: $(VENV)/.installed
 	$(BIN)/python -m training.tables $(TABLE)
 
 test: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m "not pages"
+
+# The examples of the documentation's pages, the notebooks and the figures.
+test-pages: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 -m pages
 
 test-fast: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not pages"
 
 # Random examples of the property tests, odd arguments, damaged files and killed writers: what is found becomes an example.
 robustness: $(VENV)/.installed-test

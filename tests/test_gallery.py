@@ -32,6 +32,7 @@ def test_every_entry_belongs_to_a_figure():
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 def test_all_entries_become_pictures(tmp_path):
     done = run("--output", str(tmp_path / "pictures"))
     assert done.exit_code == 0, done.output

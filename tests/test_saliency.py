@@ -33,7 +33,7 @@ def digits():
             keras.Input((8, 8, 1)),
             keras.layers.Rescaling(1 / 255),
             keras.layers.Conv2D(8, 3, activation="relu", bias_initializer="random_normal", name="convolution"),
-            keras.layers.Flatten(),
+            keras.layers.Flatten(name="flatten"),
         ],
         trainable=False,
     )
@@ -170,7 +170,7 @@ def test_maps_of_tables_have_the_shape_of_the_samples():
 def test_input_of_integers_has_the_gradients_of_floats(images):
     x, y = images
     pixels = np.round(255 * x[..., np.newaxis]).astype(np.uint8)
-    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(2, 3), keras.layers.Flatten()]
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(2, 3), keras.layers.Flatten(name="flatten")]
     maps = []
     for inputs in (keras.Input((8, 8, 1), dtype="uint8"), keras.Input((8, 8, 1))):
         model = ds.SimplexClassifier(keras.Sequential([inputs, *layers], trainable=False), num_classes=10)
