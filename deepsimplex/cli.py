@@ -245,8 +245,7 @@ _READING = ("image_size", "color", "pixel_scale")
 
 
 def _read_options(overrides: list[str] | None, known: tuple[str, ...]) -> dict[str, Any]:
-    with _loading():
-        from deepsimplex.experiments.configuration import ConfigurationError, read_options
+    from deepsimplex.experiments.configuration import ConfigurationError, read_options
 
     options = read_options(overrides or ())
     if unknown := [name for name in options if name not in known]:
@@ -284,8 +283,9 @@ def evaluate(
         raise ValueError(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
+    experiments = _experiments()
     options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
-    _experiments().evaluate_on(model, data, output, announce=print, **options)
+    experiments.evaluate_on(model, data, output, announce=print, **options)
 
 
 @application.command()

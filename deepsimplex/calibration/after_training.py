@@ -273,15 +273,15 @@ class FittedComponents:
             setattr(self, name, None)
         return bool(fitted)
 
-    def predict_set(self, x: Any, groups: Any = None, **options: Any) -> NDArray[np.bool_]:
-        """Return whether each class is in the set of each sample, bool [N, n]."""
+    def predict_set(self, x: Any, groups: Any = None, *, p: Any = None, **options: Any) -> NDArray[np.bool_]:
+        """Return whether each class is in the set of each sample, bool [N, n]; p are their probabilities, if known."""
         if self.prediction_sets is None:
             raise ValueError("predict_set needs conformalize with held-out samples first")
         if isinstance(self.prediction_sets, JackknifePlusSets):
             features = self.classifier._density_features(x, **options)
             parts = np.array_split(features, -(-len(features) // _SET_ROWS))
             return np.concatenate([self._sets(None, tf.constant(part), groups).numpy() for part in parts])
-        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options), groups)
+        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options) if p is None else p, groups)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
         """Return the share of training samples that are less typical than each sample, [N]."""

@@ -152,6 +152,11 @@ class ConformalSets(Fitted):
             )
         return float(np.partition(scores, smallest - 1)[smallest - 1])
 
+    @property
+    def needs_groups(self) -> bool:
+        """Whether ``predict`` needs the groups of samples."""
+        return len(getattr(self, "groups_", ())) > 0
+
     def predict(self, p: Any, groups: ArrayLike | None = None) -> Any:
         """Return the sets of class probabilities.
 

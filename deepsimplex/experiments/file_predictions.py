@@ -236,8 +236,8 @@ def _predicted(model: SimplexClassifier, x: NDArray[Any], rejected: float) -> di
     """Return the columns of samples that the classifier can give."""
     p = model.predict_proba(x, batch_size=BATCH)
     columns = {"probabilities": p}
-    if model.prediction_sets is not None and not len(model.prediction_sets.groups_):
-        columns["sets"] = model.prediction_sets.predict(p)
+    if model.prediction_sets is not None and not model.prediction_sets.needs_groups:
+        columns["sets"] = model.after_training.predict_set(x, p=p, batch_size=BATCH)
     if model.density is not None:
         columns["familiarity"] = model.familiarity(x, batch_size=BATCH)
     if model.unknown is not None:

@@ -92,8 +92,8 @@ def scores_of(
 ) -> tuple[evaluation.Report, dict[str, Any]]:
     """Return the report of samples, and its scores with the shares of unfamiliar and of unknown samples."""
     sets = None
-    if model.prediction_sets is not None and not len(model.prediction_sets.groups_):
-        sets = model.prediction_sets.predict(probabilities)
+    if model.prediction_sets is not None and not model.prediction_sets.needs_groups:
+        sets = model.after_training.predict_set(x, p=probabilities, batch_size=BATCH)
     names = np.array(model.class_names)
     report = evaluation.report(names[y], probabilities, sets=sets, classes=model.class_names)
     scores = report.as_dict()
