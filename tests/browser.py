@@ -65,7 +65,7 @@ def wait_for(condition: Callable[[], Any], description: str, seconds: float = 60
 
 
 def open_page(driver: WebDriver, address: str) -> None:
-    """Load a page anew, whatever was shown before, and wait until all of it is there.
+    """Load a page anew, whatever was shown before, and wait until all of it is there; `errors` are then this page's.
 
     On a busy machine the driver's own `get` may return while the page is still being loaded. It comes by way of an
     empty page, since an address that differs from the last by its fragment alone would load nothing.
@@ -74,6 +74,8 @@ def open_page(driver: WebDriver, address: str) -> None:
         driver.get(page)
         loaded = partial(driver.execute_script, LOADED, page == "about:blank")
         wait_for(loaded, f"all of {page}", seconds=30)
+        if page == "about:blank":
+            driver.get_log("browser")  # reading the log empties it
 
 
 def errors(driver: WebDriver) -> list[str]:

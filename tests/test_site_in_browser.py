@@ -203,13 +203,13 @@ return [...code, ...[document.documentElement].filter(wide)].map((one) => one.in
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1440, 390])
-def test_nothing_is_cut_at_the_width_of_a_desk_and_of_a_phone(driver, site, width):
+def test_nothing_is_cut_at_the_width_of_a_desk_and_of_a_phone(driver, site, address, width):
     """Code scrolls on a phone, and in executed notebooks, which print long lines."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         for page in sorted(site.rglob("*.html")):
-            driver.get(page.as_uri())
+            driver.get(f"{address}/{page.relative_to(site)}")
             fits = width > 500 and page.parent.name != "notebooks"
             assert driver.execute_script(TOO_WIDE, fits) == [], page
             pictures = driver.execute_script("return [...document.images].map((one) => one.alt)")
