@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import keras
@@ -104,6 +104,9 @@ class TrainedClassifier(Protocol):
 
     def _class_labels(self) -> Sequence[Any]:
         """Return the names of the classes."""
+
+    def _class_numbers(self, labels: Any, rows: int) -> NDArray[np.int64]:
+        """Return the class numbers of the argument ``labels``, as many as rows."""
 
     def predict_proba(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return class probabilities [N, n], calibrated, and for other frequencies of the classes if set."""
@@ -300,6 +303,11 @@ class FittedComponents:
         for part in self.probability_maps:
             p = part.apply_probabilities(p)
         return p
+
+    @property
+    def differentiable(self) -> Self:
+        """The same without a calibration by steps, which has no gradient."""
+        return self if getattr(self.calibration, "has_gradient", True) else replace(self, calibration=None)
 
     def served(self, p: Any, features: Any) -> dict[str, Any]:
         """Return "prediction_set", "decision" and "familiarity", outputs of an exported classifier, as far as fitted.

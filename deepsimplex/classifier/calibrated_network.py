@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex._utils.validation import check_number
+from deepsimplex._utils.validation import check_labels, check_number
 from deepsimplex.calibration import (
     Calibration,
     ConformalSets,
@@ -533,6 +533,10 @@ class CalibratedNetwork(SimplexNetwork):
 
     def _class_labels(self) -> list[str]:
         return self.class_names
+
+    def _class_numbers(self, labels: Any, rows: int) -> np.ndarray:
+        names = self.class_names if any(isinstance(label, str) for label in np.ravel(labels)[:1]) else None
+        return check_labels(labels, self.num_classes, name="labels", rows=rows, classes=names)[0]
 
     def _without_priors(self, x: Any, **options: Any) -> np.ndarray:
         outputs = self._uncalibrated_outputs(x, **options)

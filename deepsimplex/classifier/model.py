@@ -847,7 +847,15 @@ class SimplexClassifier(CalibratedNetwork):
         >>> model.saliency(x_test[:2]).shape
         (2, 8, 8)
         """
-        return saliency_maps(self, x, of, labels, method, layer, baseline, steps, batch_size)
+
+        def probabilities(features: Any) -> Any:
+            latent = self.predictive_latent(self.latent_of_features(features), calibrated=True)
+            p = self.unweighted_readout.unweighted(self.readout(latent))
+            return self.after_training.differentiable.apply_probabilities(p)
+
+        (samples,) = self._checked(x, arrays=True).columns[:1]
+        options: Any = (of, labels, method, layer, baseline, steps, batch_size)
+        return saliency_maps(self.after_training, self.backbone, probabilities, x, samples, *options)
 
     # Files
 

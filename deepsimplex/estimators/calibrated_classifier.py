@@ -16,10 +16,17 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.messages import listed
-from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
+from deepsimplex._utils.validation import (
+    check_choice,
+    check_class_names,
+    check_class_weight,
+    check_labels,
+    check_sample_weight,
+)
 from deepsimplex.calibration import Calibration, DecisionRule, FeatureDensity, PriorShift
 from deepsimplex.calibration.after_training import COMPONENTS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
+from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.estimators.checked_data import (
     checked_labels,
     checked_rows,
@@ -395,6 +402,65 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""
         return self._after_training.familiarity(X)
 
+    def saliency(
+        self,
+        X: Any,
+        of: Explained = "probability",
+        labels: Any = None,
+        method: SaliencyMethod = "integrated_gradients",
+        *,
+        layer: str | None = None,
+        baseline: Any = 0.0,
+        steps: int = 32,
+        batch_size: int = 32,
+    ) -> NDArray[Any]:
+        """Compute how much each column, or pixel, of samples adds to a log-probability or to the familiarity.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or [N, H, W] or [N, H, W, C] for a network
+        of : {"probability", "familiarity"}
+            Default "probability", of the likeliest class or of ``labels``. "familiarity" needs ``fit_density``.
+        labels : array_like, shape [N], or one label, optional
+            As named in ``classes_``. Default None: the likeliest class of each sample.
+        method, layer, steps, batch_size
+            As for ``SimplexClassifier.saliency``; "grad_cam" needs a network with a convolution.
+        baseline : array_like
+            A sample without content, of which "integrated_gradients" are the differences. Default 0, which suits images
+            and standardized columns; for others the mean of the training rows.
+
+        Returns
+        -------
+        ndarray, shape [N, d] or [N, H, W]
+            Parts of each column; ``plots.saliency`` draws those of images.
+
+        Raises
+        ------
+        ValueError
+            For a classifier that TensorFlow does not compute, so that there is no gradient; as
+            ``SimplexClassifier.saliency``.
+
+        Examples
+        --------
+        >>> from deepsimplex import GMLVQ
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> parts = GMLVQ().fit(X, y).saliency(X[:2], baseline=X.mean(axis=0))  # setosa: petals
+        >>> parts.shape, parts[0].argmax().tolist() in (2, 3)
+        ((2, 4), True)
+        """
+        network, probabilities = self._differentiable(of)
+        options: Any = (of, labels, method, layer, baseline, steps, batch_size)
+        return saliency_maps(self._after_training, network, probabilities, X, self._saliency_samples(X), *options)
+
+    def _differentiable(self, of: Explained) -> tuple[Any, Callable[[Any], Any]]:
+        """Return a network and a function from its output, without one from samples, to class probabilities."""
+        _, latent, readout = copy.copy(self)._store(self._after_training.differentiable)._served()
+        return None, lambda X: readout(X if latent is None else latent(X))
+
+    def _saliency_samples(self, X: Any) -> NDArray[Any]:
+        return checked_rows(self, X, reset=False)
+
     @property
     def _after_training(self) -> FittedComponents:
         """What was fitted to this classifier, from the attributes that ``_store`` sets."""
@@ -430,6 +496,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _class_labels(self) -> Sequence[Any]:
         return self.classes_.tolist()
+
+    def _class_numbers(self, labels: Any, rows: int) -> NDArray[np.int64]:
+        return check_labels(labels, name="labels", rows=rows, of="X", classes=self.classes_.tolist())[0]
 
     def _left_out_outputs(
         self, X: Any, y: Any, most: int | None = None, seed: int = 0
@@ -538,6 +607,15 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
         with np.errstate(divide="ignore"):
             return floored(np.log(self._calibrated(p)))
+
+
+def no_gradient(computed: str) -> ValueError:
+    """Return the error of ``saliency`` where nothing that TensorFlow computes leads from samples to probabilities."""
+    return ValueError(
+        f"saliency needs a gradient, that of a Keras model or a classifier of deepsimplex; found {computed}. "
+        "sklearn.inspection.permutation_importance(classifier, X, y) and shap.Explainer(classifier.predict_proba, X) "
+        "need none"
+    )
 
 
 def floored(logarithms: NDArray[np.floating]) -> NDArray[Any]:
