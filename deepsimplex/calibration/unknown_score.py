@@ -62,7 +62,7 @@ class UnknownScore:
         variances = np.asarray(variance, np.float64)
         moments = [entropy.mean(), entropy.std() or 1.0, variances.mean(), variances.std() or 1.0]
         order = _order(tf.constant(entropy), tf.constant(variances), moments).numpy()
-        self.numbers_ = np.concatenate([moments, np.quantile(order, _LEVELS)])
+        self.numbers_ = np.concatenate([moments, known_quantiles(order)])
         return self
 
     def add(self, log_p: ArrayLike, variance: ArrayLike, before: int) -> "UnknownScore":
@@ -80,10 +80,33 @@ class UnknownScore:
         """
         log_p = tf.cast(log_p, precise_dtype())
         moments, quantiles = np.split(self.numbers_, [4])
-        order = _order(_entropy(log_p), tf.cast(variance, log_p.dtype), moments)
-        share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, order.dtype), order.dtype), axis=1)
-        excess = tf.maximum(order - tf.constant(quantiles[-1], order.dtype), 0.0)
-        return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
+        return share_more_known(_order(_entropy(log_p), tf.cast(variance, log_p.dtype), moments), quantiles)
+
+
+def known_quantiles(order: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the quantiles [1000] by which ``share_more_known`` ranks samples: those of known samples' order [N].
+
+    Examples
+    --------
+    >>> known_quantiles(np.arange(2001.0))[[0, -1]]
+    array([   1., 1999.])
+    """
+    return np.quantile(order, _LEVELS)
+
+
+def share_more_known(order: Any, quantiles: NDArray[np.float64]) -> Any:
+    """Return the share of known samples whose order is smaller, [N], float32, of an order [N], a tensor.
+
+    Beyond all known samples it grows on, within the last thousandth.
+
+    Examples
+    --------
+    >>> share_more_known(tf.constant([-1.0, 250.0]), known_quantiles(np.arange(1001.0))).numpy().round(2).tolist()
+    [0.0, 0.25]
+    """
+    share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, order.dtype), order.dtype), axis=1)
+    excess = tf.maximum(order - tf.constant(quantiles[-1], order.dtype), 0.0)
+    return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
 
 
 def _entropy(log_p: Any) -> Any:

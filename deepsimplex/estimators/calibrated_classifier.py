@@ -531,7 +531,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Input: "features" [N, d]. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
         ``conformalize`` "prediction_set" [N, n], after ``set_decision`` "decision" [N] (as "class_id", -1 for
-        abstentions), after ``fit_density`` "familiarity" [N].
+        abstentions), after ``fit_density`` "familiarity" [N], after ``fit_unknown`` "unknown" [N].
         ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
         that ends in a classifier.
 
@@ -564,8 +564,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             "verbose": verbose,
             "input_dtype": input_dtype,
         }
-        self._export(filepath, format, **options, further_outputs=self._after_training.served)
+        self._export(filepath, format, **options, further_outputs=self._further_outputs)
         write_card(self.card(), filepath)
+
+    def _further_outputs(self, p: Any, features: Any) -> dict[str, Any]:
+        return self._after_training.served(p, features)
 
     def card(self, report: Report | None = None, **options: Any) -> str:
         """Return a model card as Markdown with the metadata that hubs read; ``export`` writes it without scores.
@@ -582,6 +585,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         str
         """
         components, shape = self._after_training.components(), self._sample_shape
+        components["unknown"] = "fit_unknown" if hasattr(self, "known_quantiles_") else None
         facts = {"class": " ".join(repr(self).split())} | ({} if shape is None else {"input": list(shape)})
         options = {"name": type(self).__name__, "task": classification_task(shape), **options}
         return model_card(facts, self.classes_.tolist(), components=components, report=report, **options)
