@@ -59,7 +59,7 @@ class UnknownScore:
     def fit(self, log_p: ArrayLike, variance: ArrayLike) -> Self:
         """Fit to log-probabilities [N, n] and latent variances [N] of known samples that were left out."""
         entropy = _entropy(tf.constant(check_array(log_p, "log_p", "[N, n]", finite=False))).numpy()
-        variances = np.asarray(variance, np.float64)
+        variances = check_array(variance, "variance", "[N]", rows=len(entropy), finite=False)
         moments = [entropy.mean(), entropy.std() or 1.0, variances.mean(), variances.std() or 1.0]
         order = _order(tf.constant(entropy), tf.constant(variances), moments).numpy()
         self.numbers_ = np.concatenate([moments, known_quantiles(order)])

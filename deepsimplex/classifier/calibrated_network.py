@@ -535,7 +535,7 @@ class CalibratedNetwork(SimplexNetwork):
         return self.class_names
 
     def _class_numbers(self, labels: Any, rows: int) -> np.ndarray:
-        names = self.class_names if any(isinstance(label, str) for label in np.ravel(labels)[:1]) else None
+        names = self.class_names if any(isinstance(label, str) for label in labels[:1]) else None
         return check_labels(labels, self.num_classes, name="labels", rows=rows, classes=names)[0]
 
     def _without_priors(self, x: Any, **options: Any) -> np.ndarray:

@@ -104,7 +104,8 @@ def _class_numbers(classifier: TrainedClassifier, x: Any, labels: Any, rows: int
     """Return the class of every sample whose probability is explained: by default the likeliest."""
     if labels is None:
         return classifier.predict_proba(x).argmax(axis=1)
-    return classifier._class_numbers([labels] * rows if np.ndim(labels) == 0 else labels, rows)
+    is_one = isinstance(labels, str) or not np.iterable(labels)
+    return classifier._class_numbers([labels] * rows if is_one else labels, rows)
 
 
 def _grad_cam(

@@ -369,8 +369,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         classes = self.classes_.tolist()
         if abstention is None:
             abstention = "unknown" if any(isinstance(name, str) for name in classes) else -1
-        if abstention in classes:
-            raise ValueError(f"abstention must be none of classes_, {listed(classes)}; found {abstention!r}")
+        is_array = isinstance(abstention, np.ndarray) or (np.iterable(abstention) and not isinstance(abstention, str))
+        if is_array or abstention in classes:
+            raise ValueError(f"abstention must be a value besides classes_, {listed(classes)}; found {abstention!r}")
         # The last is number -1.
         return np.array([*classes, abstention], dtype=object if self.classes_.dtype == object else None)[numbers]
 

@@ -186,8 +186,9 @@ def fitted_labels(y: ArrayLike, classes: Any) -> Labels:
     try:
         return checked_labels(y, classes)
     except ValueError as error:
-        numbers, names = np.asarray(y), np.asarray(classes)
-        if numbers.dtype.kind in "iu" and names.ndim == 1 and np.isin(numbers, np.arange(len(names))).all():
+        numbers, names = np.asarray(y, dtype=object), np.asarray(classes, dtype=object)
+        known = range(len(names)) if names.ndim == 1 else ()
+        if all(isinstance(value, int) and not isinstance(value, bool) and value in known for value in numbers.flat):
             raise ValueError(
                 f"{error}. VotingClassifier, BaggingClassifier, StackingClassifier, OneVsRestClassifier and "
                 "cross_val_predict number labels from 0 before they fit: leave classes out there, or number the labels "
