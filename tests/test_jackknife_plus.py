@@ -193,5 +193,5 @@ def test_runs_and_tables_of_files_have_the_sets_of_the_model(network):
     x, labels = (part[:20] for part in draw(np.random.default_rng(8), 40))
     sets = model.predict_set(x)
     np.testing.assert_array_equal(_predicted(model, x, 0.05)["sets"], sets)
-    report, _ = scores_of(model, x, labels, model.predict_proba(x))
+    report, _ = scores_of(labels, model.predict_all(x), model.class_names)
     assert report.set_size == ds.evaluation.set_size(labels, sets)

@@ -63,7 +63,7 @@ COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
     "decision_rule": (DecisionRule, "probabilities", "the rule that was fitted to them", "set_decision"),
 }
 # Rows whose sets are computed together, where every left-out sample has its own predictions of them.
-_SET_ROWS = 64
+SET_ROWS = 64
 # Those that are fitted to calibrated probabilities.
 _ON_PROBABILITIES = ("priors", "prediction_sets", "decision_rule")
 
@@ -282,7 +282,7 @@ class FittedComponents:
             raise ValueError("predict_set needs conformalize with held-out samples first")
         if isinstance(self.prediction_sets, JackknifePlusSets):
             features = self.classifier._density_features(x, **options)
-            parts = np.array_split(features, -(-len(features) // _SET_ROWS))
+            parts = np.array_split(features, -(-len(features) // SET_ROWS))
             return np.concatenate([self._sets(None, tf.constant(part), groups).numpy() for part in parts])
         return self.prediction_sets.predict(self.classifier.predict_proba(x, **options) if p is None else p, groups)
 

@@ -1,5 +1,6 @@
 """What is fitted to the Keras classifier after training, from its density to its rule of decision."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,10 @@ from deepsimplex.calibration import (
     PriorShift,
     UnknownScore,
 )
+from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
+from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
 from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
@@ -38,7 +41,6 @@ class CalibratedNetwork(SimplexNetwork):
     """
 
     unknown: UnknownScore | None = None
-    _unknown_model: Any = None
     _has_latents: ClassVar[bool] = True
     _variance_share: ClassVar[float | None] = VARIANCE_SHARE
 
@@ -172,6 +174,7 @@ class CalibratedNetwork(SimplexNetwork):
         """
         options: Any = {"groups": groups, "seed": self.seed, "batch_size": batch_size, "verbose": verbose}
         self.after_training.conformalize(x, y, coverage, method, by_class, left_out=left_out, **options)
+        self._output_models.clear()
         return self
 
     def predict_set(
@@ -311,6 +314,7 @@ class CalibratedNetwork(SimplexNetwork):
         (2,)
         """
         self.after_training.set_decision(rule, x, y, left_out=left_out, batch_size=batch_size, verbose=verbose)
+        self._output_models.clear()
         return self
 
     def decide(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
@@ -455,14 +459,51 @@ class CalibratedNetwork(SimplexNetwork):
                 "closed form has them from fit"
             )
 
-        def outputs(x: Any) -> dict[str, Any]:
-            features = self.features(x)
+        def outputs(features: Any) -> dict[str, Any]:
             return {"unknown": self._unknown_of_features(features), "probabilities": self.class_probabilities(features)}
 
-        samples = self._checked(x)
-        if self._unknown_model is None:
-            self._hide("_unknown_model", Output(self, outputs))
-        return predictions(self._unknown_model, samples, batch_size, verbose)
+        return self._predicted("unknown", outputs, x, batch_size, verbose)
+
+    def predict_all(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
+        """Predict all that the classifier has outputs for, by one pass through the backbone.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset or generator
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        dict
+            "probabilities" [N, n] and "latent", as ``predict_proba`` and ``predict_latent`` return them; as far as it
+            is fitted "prediction_set" [N, n], without groups, "decision" [N], "familiarity" [N] and "unknown" [N], as
+            ``predict_set``, ``decide``, ``familiarity`` and ``unknown_score``. They may be NaN, where those raise.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x, y, epochs=2, verbose=0)
+        >>> sorted(model.fit_density(x, y).predict_all(x_test))
+        ['familiarity', 'latent', 'probabilities']
+        """
+        after, sets = self.after_training, self.prediction_sets
+        if sets is not None and sets.needs_groups:
+            after = dataclasses.replace(after, prediction_sets=None)
+        if isinstance(sets, JackknifePlusSets):
+            batch_size = min(batch_size or BATCH_SIZE, SET_ROWS)
+
+        def outputs(features: Any) -> dict[str, Any]:
+            latent = self._read_out(features)
+            p = self.probabilities(latent)
+            return {"probabilities": p, "latent": latent, **self._served(p, features, after)}
+
+        predicted = self._predicted("all", outputs, x, batch_size, verbose)
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"])}
 
     def _unknown_inputs(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return what an unknown sample is recognized by: uncalibrated log-probabilities, and latent variances."""
@@ -483,13 +524,13 @@ class CalibratedNetwork(SimplexNetwork):
 
     def _set_unknown(self, unknown: UnknownScore | None) -> Self:
         self._hide("unknown", unknown)
-        self._hide("_unknown_model", None)
+        self._output_models.clear()
         return self
 
-    def _served(self, p: Any, features: Any) -> dict[str, Any]:
+    def _served(self, p: Any, features: Any, after: FittedComponents | None = None) -> dict[str, Any]:
         """Return the outputs of an exported classifier that depend on what is fitted beside the network."""
         unknown = {} if self.unknown is None else {"unknown": self._unknown_of_features(features)}
-        return {**self.after_training.served(p, features), **unknown}
+        return {**(after or self.after_training).served(p, features), **unknown}
 
     @property
     def calibration(self) -> Calibration | None:
@@ -575,8 +616,7 @@ class CalibratedNetwork(SimplexNetwork):
     def _retraced(self) -> Self:
         """Drop the functions that Keras traced with an earlier density or calibration."""
         self.predict_function = self.test_function = None
-        self._hide("_latent_model", None)
-        self._hide("_unknown_model", None)
+        self._output_models.clear()
         return self
 
     # Weights, and what is copied with them

@@ -23,6 +23,15 @@ from deepsimplex.experiments.training_run import BATCH
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # beginnings of a cell that spreadsheets may run as a formula
 
+# Outputs of a classifier, with the attributes that hold them.
+_COLUMNS = {
+    "probabilities": "probabilities",
+    "prediction_set": "sets",
+    "familiarity": "familiarity",
+    "unknown": "unknown_score",
+    "decision": "decision",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class FilePredictions:
@@ -234,17 +243,10 @@ def _named_files(files: Any) -> tuple[list[str], list[Path]]:
 
 def _predicted(model: SimplexClassifier, x: NDArray[Any], rejected: float) -> dict[str, NDArray[Any]]:
     """Return the columns of samples that the classifier can give."""
-    p = model.predict_proba(x, batch_size=BATCH)
-    columns = {"probabilities": p}
-    if model.prediction_sets is not None and not model.prediction_sets.needs_groups:
-        columns["sets"] = model.after_training.predict_set(x, p=p, batch_size=BATCH)
-    if model.density is not None:
-        columns["familiarity"] = model.familiarity(x, batch_size=BATCH)
-    if model.unknown is not None:
-        columns["unknown_score"] = model.unknown_score(x, batch_size=BATCH)
-        columns["unknown"] = columns["unknown_score"] > 1.0 - rejected
-    if model.decision_rule is not None:
-        columns["decision"] = model.decision_rule.decide(p)
+    predicted = model.predict_all(x, batch_size=BATCH)
+    columns = {column: predicted[name] for name, column in _COLUMNS.items() if name in predicted}
+    if "unknown" in predicted:
+        columns["unknown"] = predicted["unknown"] > 1.0 - rejected
     return columns
 
 

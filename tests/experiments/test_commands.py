@@ -190,7 +190,7 @@ def test_readout_is_saved_unless_probabilities_are_calibrated(finished, tmp_path
     folder, arguments, _ = finished
     split = load_split(load_config(arguments[1], arguments[2:]))
     model = ds.load(folder.model).calibrate(split.x_validation, split.y_validation, method)
-    save_test_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
+    save_test_predictions(model, split, model.predict_all(split.x_test), RunFolder(tmp_path))
     kept = load_predictions(RunFolder(tmp_path).test_predictions)
     assert (kept.readout is None) == (readout is None)
     read_out = ds.readout.argmax(kept.latent, kept.scores)

@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 import deepsimplex as ds
@@ -55,6 +56,7 @@ def photos(tmp_path_factory) -> Path:
 def model(photos) -> ds.SimplexClassifier:
     """A classifier with all that has a column."""
     (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
+    keras.utils.set_random_seed(0)
     with eager_classifiers():
         classifier = ds.SimplexClassifier(ds.backbones.mlp([8]), class_names=CLASSES)
         classifier.compile(keras.optimizers.Adam(0.02))
@@ -269,6 +271,52 @@ def test_decisions_of_a_rule_are_a_column(model, photos):
     expected = rule.decide(table.probabilities)
     assert {*expected} >= {-1, 0}
     assert table.columns()["decision"] == [[*CLASSES, "abstain"][number] for number in expected]
+
+
+class Counted(keras.layers.Layer):
+    """A layer that counts how often it is computed, in graphs too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = []
+
+    def call(self, x):
+        counted = tf.numpy_function(lambda array: (self.calls.append(len(array)), array)[1], [x], x.dtype)
+        return tf.ensure_shape(counted, x.shape)
+
+
+def test_new_data_pass_the_backbone_once(photos):
+    """In tables of files, in evaluations and, of the classifier, with all that is fitted to it."""
+    counted = Counted()
+    backbone = keras.Sequential([keras.Input((*SIZE, 3)), keras.layers.Flatten(), counted])
+    model = ds.SimplexClassifier(backbone, class_names=CLASSES)
+    (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
+    with eager_classifiers():
+        model.compile()
+    model.fit(x[::2], y[::2], verbose=0)
+    model.fit_density(x[::2], y[::2]).set_priors([0.5, 0.3, 0.2], [0.3, 0.3, 0.4]).conformalize(x[1::2], y[1::2])
+    model.set_decision(ds.calibration.ExpectedCost(1 - np.eye(3)))
+    expected = {
+        "probabilities": model.predict_proba(x),
+        "prediction_set": model.predict_set(x),
+        "decision": model.decide(x),
+        "familiarity": model.familiarity(x),
+        "unknown": model.unknown_score(x),
+    }
+    latent = model.predict_latent(x)
+    for compute in (lambda: predict_files(model, photos), lambda: evaluate_on(model, photos)):
+        counted.calls.clear()
+        compute()
+        assert sum(counted.calls) == len(x)
+    predicted = model.predict_all(x)
+    np.testing.assert_allclose(predicted.pop("latent").loc, latent.loc, atol=1e-6)
+    assert predicted.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(predicted[name], values, atol=1e-6, err_msg=name)
+    model.conformalize(x, y, groups=y % 2).set_decision(None)
+    assert predicted.keys() - model.predict_all(x).keys() == {"prediction_set", "decision"}
+    model.conformalize(x, y, 0.5)
+    np.testing.assert_array_equal(model.predict_all(x)["prediction_set"], model.predict_set(x))
 
 
 # Other labeled data
