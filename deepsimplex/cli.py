@@ -214,29 +214,45 @@ def _chosen(config: Any) -> str:
 @application.command()
 @_on_one_line()
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="runs/NAME, runs/NAME/001 or a .keras file")],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="runs/NAME, runs/NAME/001, a .keras or .npz file"),
+    ],
     files: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="of images, in folders below too; or an image, a .csv or .txt list")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="of images, in folders below too; or an image, a .csv or .txt list; or a .csv table"
+        ),
     ],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="what the model does not state: image_size, color, pixel_scale"),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="what the model does not state: image_size, color, pixel_scale; target_column",
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", help="the table to write")] = Path("predictions.csv"),
     rejected: Annotated[
         float, typer.Option("--rejected", help="share of known samples that may be called unknown")
     ] = 0.05,
 ) -> None:
-    """Predict new images, read as in training, and write a row for each.
+    """Predict new images, or rows of a table, read as in training, and write a row for each.
 
-    Exit code 1: some files cannot be read; the others are predicted.
+    Exit code 1: some files or rows cannot be read; the others are predicted.
     """
     experiments = _experiments()
-    table = experiments.predict_files(model, files, output, rejected=rejected, **_read_options(overrides, _READING))
+    from deepsimplex.experiments.table_predictions import is_table
+
+    table_given = is_table(files) or model.suffix == ".npz"  # of a classifier of tables
+    predict = experiments.predict_table if table_given else experiments.predict_files
+    options = _read_options(overrides, ("target_column",) if table_given else _READING)
+    table = predict(model, files, output, rejected=rejected, **options)
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
     for file, error in failed:
-        print(f"deepsimplex: {file if file.isprintable() else repr(file)}: {error}", file=sys.stderr)
-    print(f"{len(table.files) - len(failed)} of {len(table.files)} files predicted: {output}")
+        name = f"line {file}" if table_given else file if file.isprintable() else repr(file)
+        print(f"deepsimplex: {name}: {error}", file=sys.stderr)
+    what = "rows" if table_given else "files"
+    print(f"{len(table.files) - len(failed)} of {len(table.files)} {what} predicted: {output}")
     if failed:
         raise typer.Exit(1)
 

@@ -89,6 +89,9 @@ class SimplexClassifier(CalibratedNetwork):
         for a head in closed form.
     class_names : list of str, optional
         Names of the classes, in label order, saved and exported with the model. Default "0", "1", ...
+    feature_names : list of str, optional
+        Names of the columns of a table, in the order that the backbone takes, saved with the model: by them
+        ``deepsimplex predict`` reads tables. Default None: not known.
     seed : int
         Seed of the order of samples and of random layers. Two runs with the same seed give the same weights, whether
         interrupted and resumed or not. Default 0.
@@ -997,6 +1000,7 @@ class SimplexClassifier(CalibratedNetwork):
             **{name: keras.saving.serialize_keras_object(argument) for name, argument in arguments.items()},
             "num_classes": self.num_classes,
             "class_names": self.class_names,
+            "feature_names": self.feature_names,
             "seed": self.seed,
             "input_dtypes": self._input_dtypes,
         }

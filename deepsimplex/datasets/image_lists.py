@@ -82,10 +82,11 @@ def read_list(
 
     check_written(labels, f"labels of {path}")
     ordered = [*rows, *tested]
+    by_row: Any = (None if values is None else np.asarray(values)[ordered] for values in columns.values())
     return Source(
         *part(rows),
         None if halves is None else part(tested),
         None,
         [str(files[row]) for row in ordered].__getitem__,
-        *(None if values is None else np.asarray(values)[ordered] for values in columns.values()),
+        *by_row,
     )

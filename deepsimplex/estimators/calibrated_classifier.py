@@ -258,6 +258,40 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """
         return self._after_training.predict_set(X, groups)
 
+    def predict_all(self, X: ArrayLike) -> dict[str, Any]:
+        """Predict all that the classifier has outputs for.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+
+        Returns
+        -------
+        dict
+            "probabilities" [N, n], as ``predict_proba``; as far as it is fitted "prediction_set" [N, n], without
+            groups, "decision" [N], class numbers and -1, "familiarity" [N] and "unknown" [N], as ``predict_set``,
+            ``decide``, ``familiarity`` and ``unknown_score``.
+
+        Examples
+        --------
+        >>> from deepsimplex import GLVQ
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> sorted(GLVQ().fit(X, y).fit_density(X, y).predict_all(X))
+        ['familiarity', 'probabilities']
+        """
+        p, after = self.predict_proba(X), self._after_training
+        outputs: dict[str, Any] = {"probabilities": p}
+        if after.prediction_sets is not None and not after.prediction_sets.needs_groups:
+            outputs["prediction_set"] = after.predict_set(X, p=p)
+        if after.decision_rule is not None:
+            outputs["decision"] = after.decision_rule.decide(p)
+        if after.density is not None:
+            outputs["familiarity"] = after.familiarity(X)
+        if hasattr(self, "known_quantiles_"):
+            outputs["unknown"] = self.unknown_score(X)
+        return outputs
+
     def estimate_priors(self, X: ArrayLike, trained: Any = None) -> PriorShift:
         """Estimate the frequencies of the classes where the classifier is used, from unlabeled samples.
 

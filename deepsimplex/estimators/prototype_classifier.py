@@ -307,7 +307,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             "unknown". Another fit removes it; calibrations do not change it.
         """
         if X is None:
-            vars(self).pop("known_quantiles_", None)
+            self.__dict__.pop("known_quantiles_", None)
         else:
             self.known_quantiles_ = known_quantiles(-_lead(tf.constant(self._uncalibrated(X))).numpy())
         return self

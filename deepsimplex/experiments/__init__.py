@@ -10,6 +10,7 @@ from deepsimplex.experiments.report_figures import PageSection, PageTable
 from deepsimplex.experiments.report_page import write_report
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments.table_predictions import predict_table
 from deepsimplex.experiments.watched_predictions import monitor
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "make_targets",
     "monitor",
     "predict_files",
+    "predict_table",
     "read_run",
     "read_runs",
     "save_predictions",

@@ -310,7 +310,7 @@ def _classifier() -> list[Call]:
     fitted, batch = model(), {"batch_size": 16}
     constructed = {
         **{"target": "vertices", "num_classes": 3, "covariance": None, "head": "gaussian", "readout": None},
-        **{"class_names": CLASSES, "seed": 0},
+        **{"class_names": CLASSES, "feature_names": ["a", "b", "c", "d"], "seed": 0},
     }
     calls = [
         Call(method, getattr(fitted, method), {"x": X32} | batch) for method in ("predict_proba", "predict_latent")
