@@ -44,6 +44,8 @@ class DriftReport:
         Length of the stream.
     alarm : int or None
         Number of samples after which the evidence first reached 1 / ``level``; None if it did not.
+    alarms : dict of str to int
+        The same for each statistic whose evidence reached it.
     cause : str
         Statistic with the largest evidence so far: "confidence", "familiarity", "true class" or "class" and a name.
     p_value : float
@@ -73,6 +75,7 @@ class DriftReport:
 
     samples: int
     alarm: int | None
+    alarms: dict[str, int]
     cause: str
     p_value: float
     log10_evidence: dict[str, float]
@@ -239,12 +242,14 @@ class DriftMonitor:
     def report(self) -> DriftReport:
         """Report on the stream so far."""
         largest = self.log_evidence.max(axis=0)
-        alarms = np.flatnonzero(self.log_evidence.max(axis=1) >= -math.log(self.level))
+        reached = self.log_evidence >= -math.log(self.level)
+        alarms = {name: int(np.argmax(path)) for name, path in zip(self.tests, reached.T, strict=True) if path.any()}
         before, now = self.reference["p"].mean(axis=0), [_mean(q) for q in self.stream["p"][-self.recent :].T]
         covered = self.stream["covered"][self.stream["y"] >= 0]
         return DriftReport(
             samples=len(self.stream["y"]),
-            alarm=int(alarms[0]) if len(alarms) else None,
+            alarm=min(alarms.values(), default=None),
+            alarms=alarms,
             cause=list(self.tests)[int(np.argmax(largest))],
             p_value=float(min(1.0, np.exp(-largest.max()))),
             log10_evidence=dict(zip(self.tests, (self.log_evidence[-1] / math.log(10)).tolist(), strict=True)),
