@@ -52,8 +52,9 @@ class DriftReport:
         Valid at any time: without a change it ever falls to a with probability at most a.
     log10_evidence : dict of str to float
         Of each statistic now, times its weight.
-    confidence, familiarity : (float, float or None)
-        Means of the reference and of the last ``recent`` samples.
+    confidence, familiarity, true_class : (float, float or None)
+        Means of the reference and of the last ``recent`` samples; ``true_class`` is the probability of the true class
+        of the labeled ones. None without familiarity, and without labels in the reference.
     class_frequencies : dict of str to (float, float)
         Mean class probabilities of the reference and of the last ``recent`` samples.
     labels : int
@@ -81,6 +82,7 @@ class DriftReport:
     log10_evidence: dict[str, float]
     confidence: tuple[float, float | None]
     familiarity: tuple[float, float | None] | None
+    true_class: tuple[float, float | None] | None
     class_frequencies: dict[str, tuple[float, float | None]]
     labels: int
     coverage: float | None
@@ -255,6 +257,7 @@ class DriftMonitor:
             log10_evidence=dict(zip(self.tests, (self.log_evidence[-1] / math.log(10)).tolist(), strict=True)),
             confidence=self._means(lambda columns: columns["p"].max(axis=1)),
             familiarity=self._means(lambda columns: columns["familiarity"]) if "familiarity" in self.tests else None,
+            true_class=self._means(_true_class_probabilities) if "true class" in self.tests else None,
             class_frequencies=dict(zip(map(str, self.classes), zip(before.tolist(), now, strict=True), strict=True)),
             labels=len(covered),
             coverage=_mean(covered),
@@ -320,7 +323,8 @@ class DriftMonitor:
         return {name: np.round(values.astype(np.float64), DECIMALS) for name, values in numbers.items()}
 
     def _means(self, values: Callable[[Columns], NDArray[Any]]) -> tuple[float, float | None]:
-        return float(values(self.reference).mean()), _mean(values(self.stream)[-self.recent :])
+        before, now = (part[~np.isnan(part)] for part in (values(self.reference), values(self.stream)[-self.recent :]))
+        return float(before.mean()), _mean(now)
 
 
 def _true_class_probabilities(columns: Columns) -> NDArray[np.floating]:

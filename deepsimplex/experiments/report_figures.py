@@ -389,13 +389,14 @@ def _drift(run: Run, level: float) -> list[Content] | None:
     if run.drift is None:
         return None
     report, last = run.drift.report(), min(run.drift.recent, len(run.drift.stream["p"]))
-    means = {"confidence": report.confidence, "familiarity": report.familiarity}
+    means = {"confidence": report.confidence, "familiarity": report.familiarity, "true class": report.true_class}
     means |= {f"class {name}": pair for name, pair in report.class_frequencies.items()}
     shown = [name for name in run.drift.tests if name in report.alarms or not name.startswith("class ")]
     rows: list[list[Cell]] = []
     for name in sorted(shown, key=lambda name: report.alarms.get(name, report.samples + 1)):
-        before, now = (f"{value:.3f}" for value in means.get(name) or (np.nan, np.nan))
-        rows.append([name, report.alarms.get(name, "none"), round(report.log10_evidence[name], 2), before, now])
+        pair = means[name] or (np.nan, None)
+        before, now = (np.nan if value is None else value for value in pair)
+        rows.append([name, report.alarms.get(name, "none"), report.log10_evidence[name], before, now])
     columns = ["watched", "alarm after", "evidence now, log10", "mean, reference", f"mean, last {last} samples"]
     note = str(report).partition("\n")[0] + f". False alarms have a probability of at most {100 * run.drift.level:g}%."
     return [(plots.drift(run.drift), note), PageTable(columns, rows, note)]
