@@ -341,11 +341,18 @@ def report(
 @application.command()
 @_on_one_line()
 def monitor(
-    reference: Annotated[Path, typer.Argument(help="predictions for held-out samples, .csv or .npz")],
+    reference: Annotated[Path, typer.Argument(help="predictions for held-out samples, .csv or .npz, or a run")],
     predictions: Annotated[
         list[Path] | None, typer.Argument(metavar="[PREDICTIONS]...", help="in the order of their time, .csv or .npz")
     ] = None,
-    state: Annotated[Path, typer.Option("--state", help="file in which the next call goes on")] = Path("drift.npz"),
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            help="file in which the next call goes on; default: drift.npz beside the reference, where reports find it",
+            show_default=False,
+        ),
+    ] = None,
     level: Annotated[float, typer.Option("--level", help="probability of ever raising a false alarm")] = 0.05,
     coverage: Annotated[float, typer.Option("--coverage", help="of the sets, where samples are labeled")] = 0.9,
     seed: Annotated[int, typer.Option("--seed", help="of the order of equal values")] = 0,

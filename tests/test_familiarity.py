@@ -106,6 +106,23 @@ def test_single_outlier_does_not_make_others_familiar(method):
     assert density.familiarity(8 * z[1:200]).mean() < 0.02
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_new_groups_are_as_familiar_as_those_of_training(method):
+    """Without groups, samples of a new patient would look unfamiliar: training samples are near those of their own."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(120), 12)
+    known, y = groups < 80, groups % 2
+    z = rng.normal(size=(120, 3))[groups] + 3 * y[:, None] + 0.05 * rng.normal(size=(1440, 3))
+    together = DENSITIES.get(method).fit(z[known], y[known], groups=groups[known]).familiarity(z[~known]).mean()
+    alone = DENSITIES.get(method).fit(z[known], y[known]).familiarity(z[~known]).mean()
+    assert together == pytest.approx(0.5, abs=0.1)
+    assert alone < (0.01 if method == "nearest_neighbors" else together - 0.03)
+    with pytest.raises(ValueError, match="groups must hold at least two"):
+        DENSITIES.get(method).fit(z, y, groups=0 * y)
+    with pytest.raises(ValueError, match="groups must have a value for each row of z"):
+        DENSITIES.get(method).fit(z, y, groups=y[:3])
+
+
 @pytest.mark.parametrize("max_samples", [50, 1000])
 def test_familiarity_with_few_kept_samples(max_samples):
     density = DENSITIES.get({"name": "nearest_neighbors", "max_samples": max_samples}).fit(*draw(0, 1000))

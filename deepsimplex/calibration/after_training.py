@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.registry import Registry
-from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_sample_weight
+from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_groups, check_sample_weight
 from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
@@ -135,14 +135,16 @@ class FittedComponents:
     prediction_sets: ConformalSets | None = None
     decision_rule: DecisionRule | None = None
 
-    def fit_density(self, x: Any, y: Any = None, method: Any = "nearest_neighbors", **options: Any) -> Self:
+    def fit_density(
+        self, x: Any, y: Any = None, method: Any = "nearest_neighbors", *, groups: Any = None, **options: Any
+    ) -> Self:
         """Fit a density to the features of training samples, or remove it if x is None."""
         density = None
         if not _removes(x, y, "fit_density"):
             density = copy.deepcopy(DENSITIES.get(method))
             x, labels, _ = self.classifier._labeled_arrays(x, y, None)
             features = self.classifier._density_features(x, **options)
-            density.fit(features, labels, self.classifier._variance_share)
+            density.fit(features, labels, self.classifier._variance_share, groups)
         return self.set_density(density)
 
     def set_density(self, density: FeatureDensity | None) -> Self:
@@ -153,7 +155,14 @@ class FittedComponents:
         return self
 
     def calibrate(
-        self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any
+        self,
+        x: Any,
+        y: Any = None,
+        method: Any = "temperature",
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        **options: Any,
     ) -> Self:
         """Fit a calibration to uncalibrated outputs of held-out samples, or remove it if x is None."""
         calibration = None
@@ -161,7 +170,9 @@ class FittedComponents:
             calibration = copy.deepcopy(CALIBRATIONS.get(method))
             x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
             outputs = self.classifier._uncalibrated_outputs(x, **options)
-            calibration.fit_outputs(labels, **outputs, sample_weight=weights)
+            together = None if groups is None else check_groups(groups, len(labels), "row of x")
+            further = {} if together is None or not calibration.divides_samples else {"groups": together}
+            calibration.fit_outputs(labels, **outputs, sample_weight=weights, **further)
             p, counted = calibration.apply_outputs(**outputs), check_sample_weight(weights, len(labels))
             calibration.mean_probabilities_ = np.average(p, axis=0, weights=counted)
             calibration.held_out_ = int(np.count_nonzero(counted))

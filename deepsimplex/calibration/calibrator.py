@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -12,7 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
+from deepsimplex._utils.validation import (
+    check_groups,
+    check_labels_and_probabilities,
+    check_probabilities,
+    check_sample_weight,
+)
 from deepsimplex.latent import LatentGaussian, is_tensor
 
 
@@ -45,6 +50,7 @@ class Calibration(Fitted, ABC):
 
     # Of held-out samples, set by ``calibrate`` of a classifier: mean calibrated probabilities [n], and their number.
     further_attributes = ("mean_probabilities_", "held_out_")
+    divides_samples: ClassVar[bool] = False  # whether ``fit_outputs`` takes groups, which it keeps together
     mean_probabilities_: NDArray[np.float64]
     held_out_: int
 
@@ -115,6 +121,7 @@ class ProbabilityCalibration(Calibration):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
     ) -> Self:
         """Fit to the class probabilities of held-out samples and their labels.
@@ -129,6 +136,8 @@ class ProbabilityCalibration(Calibration):
         sample_weight : array_like, shape [N], optional
             Not negative; samples of weight 0 are left out. A weight of 2 is the sample twice: what depends on the
             number of samples, as penalties and Venn-Abers intervals do, takes their sum for it.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient, which "auto" keeps in one fold. Other methods divide no samples.
         classes : sequence of length n, optional
             The name of each column of ``p``: ``model.classes_``.
 
@@ -145,7 +154,11 @@ class ProbabilityCalibration(Calibration):
         weights = check_sample_weight(sample_weight, len(labels))
         positive = weights > 0
         floor = float(np.finfo(probabilities.dtype).tiny)
-        self._fit(probabilities[positive].astype(np.float64), labels[positive], weights[positive], floor)
+        further: dict[str, Any] = {}
+        together = None if groups is None else check_groups(groups, len(labels), "row of p")
+        if together is not None and self.divides_samples:
+            further = {"groups": together[positive]}
+        self._fit(probabilities[positive].astype(np.float64), labels[positive], weights[positive], floor, **further)
         return self
 
     def transform(self, p: Any) -> Any:
@@ -169,10 +182,17 @@ class ProbabilityCalibration(Calibration):
         return self.fit(p, y, *args, **options).transform(p)
 
     def fit_outputs(
-        self, y: Any, *, probabilities: Any, latent: Any = None, readout: Any = None, sample_weight: Any = None
+        self,
+        y: Any,
+        *,
+        probabilities: Any,
+        latent: Any = None,
+        readout: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Fit to class probabilities; latents and readout are ignored."""
-        return self.fit(probabilities, y, sample_weight)
+        return self.fit(probabilities, y, sample_weight, groups=groups)
 
     def apply_probabilities(self, p: Any) -> Any:
         """Calibrate class probabilities, which are not checked."""

@@ -71,7 +71,11 @@ class NeighborDistance(FeatureDensity):
         excess = tf.clip_by_value(length - shorter, 0.0, longer - shorter)
         return z * (1.0 - tf.math.divide_no_nan(excess, length))
 
-    def _cross_validated_scores(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _cross_validated_scores(
+        self, z: NDArray[np.float64], y: NDArray[np.int64], units: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        if units is not None:
+            return super()._cross_validated_scores(z, y, units)
         self._fit(z, y)
         scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
         for rows, themselves in ((~kept, 0), (kept, 1)):  # each of the kept samples is its own nearest neighbor

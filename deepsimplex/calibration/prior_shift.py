@@ -121,7 +121,9 @@ class PriorShift(Fitted):
     def fit(self, p: ArrayLike) -> Self:
         """Estimate the frequencies from class probabilities [N, n] of unlabeled samples, calibrated for ``trained``.
 
-        The samples are drawn at random where the classifier is used.
+        The samples are drawn at random where the classifier is used, each by itself: of samples that belong together,
+        such as images of one patient, take one. Otherwise the interval is too narrow and the p-value too small, while
+        the frequencies are as good an estimate.
         """
         n = len(self.trained)
         table = check_probabilities(p, num_classes=n).astype(np.float64)

@@ -38,7 +38,7 @@ class RiskControl(DecisionRule):
 
     The guarantee requires nothing of the classifier: only that held-out and new samples are drawn independently from
     one source. Over draws of the held-out samples, the risk on new ones is at most ``bound`` with probability at least
-    1 - ``delta``.
+    1 - ``delta``. Samples that belong together, such as images of one patient, are not independent: take one of each.
 
     Parameters
     ----------

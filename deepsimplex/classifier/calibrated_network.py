@@ -51,6 +51,7 @@ class CalibratedNetwork(SimplexNetwork):
         method: str | dict[str, Any] | Calibration = "temperature",
         *,
         sample_weight: Any = None,
+        groups: Any = None,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -73,6 +74,8 @@ class CalibratedNetwork(SimplexNetwork):
             chooses temperature, vector or matrix scaling by cross-validation. "latent" scales the latent Gaussian, so
             that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
+        groups : array, shape [N], optional
+            Group of each sample, such as its patient, which "auto" keeps in one fold. Other methods divide no samples.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -104,7 +107,8 @@ class CalibratedNetwork(SimplexNetwork):
         >>> model.calibrate(x[500:], y[500:]).calibration.is_fitted
         True
         """
-        self.after_training.calibrate(x, y, method, sample_weight, batch_size=batch_size, verbose=verbose)
+        options: dict[str, Any] = {"groups": groups, "batch_size": batch_size, "verbose": verbose}
+        self.after_training.calibrate(x, y, method, sample_weight, **options)
         return self._retraced()
 
     def conformalize(
@@ -159,7 +163,8 @@ class CalibratedNetwork(SimplexNetwork):
         Notes
         -----
         With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
-        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``. Samples are left out one by one:
+        of those that belong together, such as images of one patient, hold some patients out instead.
 
         Examples
         --------
@@ -327,6 +332,7 @@ class CalibratedNetwork(SimplexNetwork):
         y: Any = None,
         method: str | dict[str, Any] | FeatureDensity = "nearest_neighbors",
         *,
+        groups: Any = None,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -343,6 +349,9 @@ class CalibratedNetwork(SimplexNetwork):
             Labels 0..n-1 [N], or one-hot [N, n].
         method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"}, dict or FeatureDensity
             Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
+        groups : array, shape [N], optional
+            Group of each sample, such as its patient: familiarity then compares with samples of other groups, so that
+            those of a new patient are as familiar as those of training. Default None: each sample is one.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -367,7 +376,7 @@ class CalibratedNetwork(SimplexNetwork):
         >>> bool(familiarity.mean() > 0.4), bool(model.familiarity(1 - x_test).mean() < 0.05)
         (True, True)
         """
-        self.after_training.fit_density(x, y, method, batch_size=batch_size, verbose=verbose)
+        self.after_training.fit_density(x, y, method, groups=groups, batch_size=batch_size, verbose=verbose)
         return self._retraced()
 
     def familiarity(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:

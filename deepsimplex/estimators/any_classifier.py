@@ -272,7 +272,7 @@ class AfterTraining(CalibratedClassifier):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def report(
-        self, X: Any, y: ArrayLike, *, groups: Any = None, outside: Any = None, **options: Any
+        self, X: Any, y: ArrayLike, *, set_groups: Any = None, outside: Any = None, **options: Any
     ) -> evaluation.Report:
         """Score calibrated probabilities, and sets after ``conformalize``, against labels.
 
@@ -282,12 +282,12 @@ class AfterTraining(CalibratedClassifier):
             N samples that served neither for training nor for what was fitted after it.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        groups : array_like, shape [N], optional
-            Group of each sample, if ``conformalize`` had groups. Default None.
+        set_groups : array_like, shape [N], optional
+            Group of each sample, as for ``predict_set``, if ``conformalize`` had groups. Default None.
         outside : array_like, optional
             Samples of none of the classes. Default None.
         **options
-            As ``bins`` and ``intervals``: see ``deepsimplex.evaluation.report``.
+            As ``bins``, ``intervals`` and ``groups``, which are resampled whole: see ``deepsimplex.evaluation.report``.
 
         Returns
         -------
@@ -295,7 +295,7 @@ class AfterTraining(CalibratedClassifier):
         """
         p, sets = self.predict_proba(X), self._after_training.prediction_sets
         others = None if outside is None else self.predict_proba(outside)
-        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, groups)}
+        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, set_groups)}
         labels = self.classes_[self._labeled_arrays(X, y, None)[1]]
         return evaluation.report(labels, p, classes=self.classes_.tolist(), **options)
 

@@ -165,6 +165,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         y: ArrayLike | None = None,
         method: str | Calibration = "temperature",
         sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Calibrate the class probabilities of the fitted classifier on held-out samples.
 
@@ -181,6 +183,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             for classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
             Weights of the held-out samples.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient, which "auto" keeps in one fold. Other methods divide no samples.
 
         Returns
         -------
@@ -194,7 +198,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             For labels that are not in ``classes_``, soft labels, and data that the method cannot be fitted to. The
             classifier then stays as it was.
         """
-        return self._store(self._after_training.calibrate(X, y, method, sample_weight))
+        return self._store(self._after_training.calibrate(X, y, method, sample_weight, groups=groups))
 
     def conformalize(
         self,
@@ -246,7 +250,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Notes
         -----
         With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
-        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``. Samples are left out one by one:
+        of those that belong together, such as images of one patient, hold some patients out instead.
         """
         options: Any = {"groups": groups, "left_out": left_out, "seed": seed_of(random_state)}
         return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, **options))
@@ -410,7 +415,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return np.array([*classes, abstention], dtype=object if self.classes_.dtype == object else None)[numbers]
 
     def fit_density(
-        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"
+        self,
+        X: ArrayLike | None,
+        y: ArrayLike | None = None,
+        method: str | FeatureDensity = "nearest_neighbors",
+        *,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fit a density of the features to the training samples, for ``familiarity``.
 
@@ -425,13 +435,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Labels as named in ``classes_``, or one-hot, in its order.
         method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"} or FeatureDensity
             Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient: familiarity then compares with samples of other groups, so that
+            those of a new patient are as familiar as those of training. Default None: each sample is one.
 
         Returns
         -------
         self
             With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it.
         """
-        return self._store(self._after_training.fit_density(X, y, method))
+        return self._store(self._after_training.fit_density(X, y, method, groups=groups))
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""

@@ -48,7 +48,8 @@ class LatentRegressionClassifier(LatentClassifier):
         Any target of ``deepsimplex.targets``, or its name. Default "casimac", as in the paper.
     cv : int, cross-validation splitter or iterable of splits
         For regressors without standard deviations: the number of shuffled cross-validation folds whose residuals give
-        one standard deviation for all samples, or folds as scikit-learn takes them. Default 5.
+        one standard deviation for all samples, or folds as scikit-learn takes them, such as the splits of GroupKFold
+        where samples belong together. Default 5.
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     scale_features : bool

@@ -1,6 +1,7 @@
 """A trained model on new files and on other labeled data: in Python and on the command line."""
 
 import csv
+import dataclasses
 import json
 import warnings
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from deepsimplex.experiments import (
     predict_files,
     train,
 )
+from deepsimplex.experiments.training_run import _held_out, check_coverage, load_split
 from tests.quick_runs import eager_classifiers, without_pictures
 
 CLASSES = ("cat", 'dog, "=x"', "eel")
@@ -403,16 +405,22 @@ def test_invalid_command_is_one_line(command, saved, photos, tmp_path, monkeypat
 # Training
 
 
-def test_groups_reach_the_head_in_closed_form_and_the_saved_predictions(photos, tmp_path, monkeypatch):
-    seen = []
-    solve = ds.heads.ClosedFormHead.solve
+def test_groups_reach_what_divides_samples_and_the_saved_predictions(photos, tmp_path, monkeypatch):
+    seen = {}
 
-    def recorded(self, *arguments, groups=None, **options):
-        seen.append(groups)
-        return solve(self, *arguments, groups=groups, **options)
+    def record(kind, method):
+        do = getattr(kind, method)
 
-    monkeypatch.setattr(ds.heads.ClosedFormHead, "solve", recorded)
-    data = {"name": str(photos), "options": {"groups": "folder"}}
+        def recorded(self, *arguments, groups=None, **options):
+            seen[method] = groups
+            return do(self, *arguments, groups=groups, **options)
+
+        monkeypatch.setattr(kind, method, recorded)
+
+    record(ds.heads.ClosedFormHead, "solve")
+    record(ds.SimplexClassifier, "calibrate")
+    record(ds.SimplexClassifier, "fit_density")
+    data = {"name": str(photos), "options": {"groups": "folder"}, "validation_fraction": 0.4}
     backbone = {"name": "mlp", "hidden": []}  # nothing to train
     config = RunConfig(
         name="given",
@@ -420,14 +428,41 @@ def test_groups_reach_the_head_in_closed_form_and_the_saved_predictions(photos, 
         data=data,
         model={"backbone": backbone, "head": "closed_form"},
         training={"epochs": 1},
-        calibration={"unknown": True},
+        calibration={"unknown": True, "method": "auto", "density": "gaussian", "coverage": 0.6},
     )
-    with without_pictures(export=False, eager=True):
+    with without_pictures(export=False, eager=True), user_warnings():  # of few samples
         run = train(config, verbose=0)
-    loaded = ds.datasets.load(photos, groups="folder")
-    assert sorted(seen[0]) == sorted(loaded.groups)
+    loaded, split = ds.datasets.load(photos, groups="folder"), load_split(config)
+    assert sorted([*seen["solve"], *split.groups_validation]) == sorted(loaded.groups)
+    assert [*seen["fit_density"]] == [*split.groups] == [*seen["solve"]]
+    halves = [{*split.groups_validation[rows]} for rows in _held_out(config, split)]
+    assert {*seen["calibrate"]} == halves[0]
+    assert not halves[0] & halves[1]
+    assert halves[0] | halves[1] == {*split.groups_validation}
     assert len({*load_predictions(run.test_predictions).groups}) == len({*loaded.groups_test})
     assert "unknown_share" in run.read_metrics()
+
+
+def test_halves_of_validation_samples_keep_order_of_time_and_whole_groups(photos):
+    data = {"name": str(photos), "validation_fraction": 0.3}
+    config = RunConfig(name="halves", data=data, calibration={"method": "temperature", "coverage": 0.6})
+    split = load_split(config)
+    rows = np.arange(len(split.y_validation))
+    by_class = _held_out(config, split)
+    assert np.abs(np.subtract(*(np.bincount(split.y_validation[half]) for half in by_class))).max() <= 1
+    time = np.random.default_rng(0).permutation(len(rows)) // 2  # two samples of each time
+    earlier, later = _held_out(config, dataclasses.replace(split, time_validation=time))
+    assert time[earlier].max() < time[later].min()
+    assert sorted([*earlier, *later]) == rows.tolist()
+    assert len(later) == pytest.approx(len(rows) / 2, abs=2)
+    groups = rows // 4
+    grouped = dataclasses.replace(split, groups_validation=groups)
+    for_calibration, for_sets = _held_out(config, grouped)
+    assert not {*groups[for_calibration]} & {*groups[for_sets]}
+    assert {*split.y_validation[for_calibration]} == {*split.y_validation[for_sets]} == {0, 1, 2}
+    check_coverage(config, grouped)
+    with pytest.raises(ValueError, match="groups of the validation samples must have at least 2 values"):
+        check_coverage(config, dataclasses.replace(split, groups_validation=0 * groups))
 
 
 def test_configuration_of_a_folder(photos, tmp_path):
