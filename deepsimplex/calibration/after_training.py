@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import with_prefix
+from deepsimplex._utils.array_operations import keras, tf
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_sample_weight

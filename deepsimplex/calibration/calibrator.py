@@ -4,16 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor, operations
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
-from deepsimplex.latent import LatentGaussian, is_tensor
+from deepsimplex.latent import LatentGaussian
 
 
 class Calibration(Fitted, ABC):
@@ -55,7 +54,7 @@ class Calibration(Fitted, ABC):
         *,
         probabilities: NDArray[Any],
         latent: LatentGaussian | None = None,
-        readout: keras.layers.Layer | None = None,
+        readout: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit to uncalibrated outputs of a classifier on held-out samples.
@@ -107,7 +106,7 @@ class ProbabilityCalibration(Calibration):
 
     @abstractmethod
     def _transform(self, p: Any, floor: float) -> Any:
-        """Calibrate probabilities, a tensor [N, n], float64 except for export formats without it."""
+        """Calibrate probabilities, an array or a tensor [N, n], float64 except for export formats without it."""
 
     def fit(
         self,
@@ -177,10 +176,10 @@ class ProbabilityCalibration(Calibration):
     def apply_probabilities(self, p: Any) -> Any:
         """Calibrate class probabilities, which are not checked."""
         self._check_fitted()
-        if not is_tensor(p):
-            return self.apply_probabilities(tf.constant(p)).numpy()
-        dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
-        return tf.cast(self._transform(tf.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
+        ops = operations(p)
+        p = p if is_tensor(p) else np.asarray(p)
+        dtype = p.dtype if p.dtype in (ops.float32, ops.float64) else ops.float32
+        return ops.cast(self._transform(ops.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
 
 
 def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:

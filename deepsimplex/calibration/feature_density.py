@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor, tf
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
-from deepsimplex.latent import LatentGaussian, is_tensor
+from deepsimplex.latent import LatentGaussian
 
 # Parts of the training samples, each scored by a density of the others.
 _FOLDS = 5

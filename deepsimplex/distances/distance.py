@@ -4,12 +4,11 @@ import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.parameters import Parameters
-from deepsimplex._utils.registry import registered_function, registered_name
+from deepsimplex._utils.registry import registered, registered_function, registered_name
 from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.exact_search import Search, Visit, block_visit
 
@@ -203,7 +202,7 @@ class Distance(Parameters):
         return f"{type(self).__name__}({arguments})"
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class CallableDistance(Distance):
     """d(a, b) = function(a, b), called once for every pair, which is slow.
 

@@ -12,7 +12,7 @@ from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.datasets.image_files import list_images, read_files
 from deepsimplex.datasets.image_lists import is_image_list, listed_files
 from deepsimplex.datasets.tables import read_table
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, checked_config
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, check_members, checked_config
 
 LONGEST_SIDE = 64  # of the images that a network is trained on
 MOST_LOOKED_AT = 50  # images, for their usual size and color
@@ -49,6 +49,17 @@ def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     --------
     >>> folder_config("digits", ["training.epochs=3"]).model.backbone["name"]
     'cnn'
+    """
+    return check_members(read_folder(data, overrides), f"configuration for {data}")
+
+
+def read_folder(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Make the same configuration without its last checks, which need Keras: ``check_members`` has them.
+
+    Examples
+    --------
+    >>> read_folder("digits", ["training.epochs=3"]).training.epochs
+    3
     """
     place = Path(data).expanduser()
     is_table = place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)

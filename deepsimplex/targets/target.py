@@ -3,14 +3,13 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import keras
 from deepsimplex._utils.parameters import Parameters, constructor_parameters
 from deepsimplex._utils.validation import check_labels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import LatentNLL
 
 
 class Candidates(NamedTuple):
@@ -111,8 +110,10 @@ class Target(Parameters, ABC):
         """Share of the true neighbors found, the smallest of several searches. None (default) if all are exact."""
         return None
 
-    def default_loss(self) -> keras.losses.Loss:
+    def default_loss(self) -> Any:
         """Loss of a classifier that is compiled without one. The default is ``losses.LatentNLL()``."""
+        from deepsimplex.losses import LatentNLL  # imported here: it imports Keras
+
         return LatentNLL()
 
     @property
