@@ -72,7 +72,8 @@ def _on_one_line(again: str | None = None) -> Iterator[None]:
             warnings.showwarning = show_concisely
             yield
     except (ValueError, OSError, ImportError, MemoryError) as error:
-        print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
+        lines = [str(error), *getattr(error, "__notes__", ())]
+        print(f"deepsimplex: {' '.join('. '.join(lines).split())}", file=sys.stderr)
         raise typer.Exit(2) from error
     except KeyboardInterrupt as interrupt:
         print(f"deepsimplex: interrupted{f'; go on by {again}' if again else ''}", file=sys.stderr)

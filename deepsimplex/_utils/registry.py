@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from wrapt import register_post_import_hook
 
 from deepsimplex._utils.array_operations import keras
-from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.messages import did_you_mean, guided
 from deepsimplex._utils.parameters import check_arguments, constructor_parameters
 
 Member = TypeVar("Member")
@@ -142,8 +142,9 @@ def registered_name(function: Callable[..., Any] | None, name: str) -> str | Non
         return None
     registered = keras.saving.get_registered_name(function) if hasattr(function, "__name__") else ""
     if keras.saving.get_registered_object(registered) is not function:
-        raise ValueError(
+        raise guided(
+            "extending.md",
             f"{name} must be registered with Keras to be saved; found {function!r}. Write "
-            "@keras.saving.register_keras_serializable(package='...') above its definition"
+            "@keras.saving.register_keras_serializable(package='...') above its definition",
         )
     return registered

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.array_operations import is_tensor, operations
-from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.messages import guided, warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
@@ -98,7 +98,15 @@ class Calibration(Fitted, ABC):
 
 
 class ProbabilityCalibration(Calibration):
-    """Base class of calibrations that map class probabilities to class probabilities."""
+    """Base class of calibrations that map class probabilities to class probabilities.
+
+    Examples
+    --------
+    >>> from deepsimplex.calibration import TemperatureScaling
+    >>> scaling, p, y = TemperatureScaling(), [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], [0, 1, 1, 1]
+    >>> isinstance(scaling, ProbabilityCalibration), scaling.fit_transform(p, y)[0].round(2)
+    (True, array([0.75, 0.25]))
+    """
 
     @abstractmethod
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
@@ -186,9 +194,10 @@ def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
     """Raise ValueError unless every class of 0..n-1 has held-out samples."""
     absent = np.setdiff1d(np.arange(n), y)
     if len(absent):
-        raise ValueError(
+        raise guided(
+            "calibration.md#which-one",
             f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
-            f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')"
+            f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')",
         )
 
 
@@ -205,11 +214,12 @@ def padded_table(rows: Sequence[ArrayLike]) -> NDArray[np.float64]:
     return np.stack([np.pad(row, (0, columns - len(row)), mode="edge") for row in arrays])
 
 
-def uninformative(samples: int, chance: str) -> ValueError:
+def uninformative(samples: int, chance: str) -> Exception:
     """Return the error for held-out samples whose classes are no likelier under p than by ``chance``."""
-    return ValueError(
+    return guided(
+        "calibration.md#which-one",
         f"the likeliest temperature is infinite: the classes y of the {samples} held-out samples are no likelier under "
-        f"their probabilities than by {chance}. Check that y and p belong together, or hold out more samples"
+        f"their probabilities than by {chance}. Check that y and p belong together, or hold out more samples",
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.array_operations import is_tensor, numpy_dtype, operations
-from deepsimplex._utils.messages import listed
+from deepsimplex._utils.messages import guided, listed
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import registered
@@ -145,9 +145,10 @@ class ConformalSets(Fitted):
         m = len(scores)
         smallest = math.ceil((m + 1) * self.coverage - 1e-9)  # 0.9 * 10 is 9, not 10
         if smallest > m:
-            raise ValueError(
+            raise guided(
+                "decisions.md#return-a-set",
                 f"y must hold at least {least_samples(self.coverage)} samples{category} for coverage = "
-                f"{self.coverage:g}; found {m}. Hold out more, or lower the coverage"
+                f"{self.coverage:g}; found {m}. Hold out more, or lower the coverage",
             )
         return float(np.partition(scores, smallest - 1)[smallest - 1])
 
@@ -188,9 +189,10 @@ class ConformalSets(Fitted):
         known = {group: i for i, group in enumerate(self.groups_.tolist())}
         names = listed(map(repr, known), 5)
         if groups is None and known:
-            raise ValueError(
+            raise guided(
+                "decisions.md#return-a-set",
                 f"groups must be given: every group, {names}, has a threshold. An export has no input of groups, and "
-                "needs sets that conformalize has fitted without them"
+                "needs sets that conformalize has fitted without them",
             )
         if groups is None:
             return self.thresholds_

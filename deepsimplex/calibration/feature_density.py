@@ -48,6 +48,14 @@ class FeatureDensity(Fitted, ABC):
         Quantiles of the scores of training samples under a density of other samples.
     mean_, projection_ : ndarray, shapes [d], and [d] or [d, q]
         Transformation of the features before the density: (z - mean), times factors or a matrix.
+
+    Examples
+    --------
+    >>> from deepsimplex.calibration import GaussianDensity
+    >>> z = np.random.default_rng(0).normal(size=(200, 2))
+    >>> density = GaussianDensity().fit(z, np.zeros(200, int))
+    >>> isinstance(density, FeatureDensity), bool(density.familiarity([[9.0, 9.0]])[0] < 0.01)
+    (True, True)
     """
 
     fitted_attributes: ClassVar[tuple[str, ...]] = ("quantiles_", "mean_", "projection_")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.array_operations import tf
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_labels_beside, check_sample_weight
 from deepsimplex.calibration.calibrator import Calibration, smoothed_labels
@@ -119,10 +120,11 @@ class LatentScaling(Calibration):
         mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
         outside = abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE
         if not informative or (outside and not all_right):
-            raise ValueError(
+            raise guided(
+                "calibration.md#which-one",
                 f"the likeliest factor must lie between 0.01 and 100; found one outside for the {len(labels)} held-out "
                 "samples, whose classes are no likelier than by chance. Check that labels and latents belong together, "
-                "or hold out more samples"
+                "or hold out more samples",
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
         return self

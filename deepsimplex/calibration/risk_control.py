@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.array_operations import operations
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import (
     check_array,
@@ -170,10 +171,11 @@ class RiskControl(DecisionRule):
             p_values = p_values_of_risk(risks, m, self.bound, binary=not callable(self.risk))
             safe = np.cumprod(p_values <= self.delta).astype(bool)
         if not safe.any():
-            raise ValueError(
+            raise guided(
+                "decisions.md#keep-a-promise",
                 f"no threshold is safe for bound = {self.bound:g}: the risk at the safest, {thresholds[0]:.3g}, is "
                 f"{risks[0]:.3g} for the {m[0]} held-out samples that count there. Hold out more, so that at least "
-                f"{least} count, or allow a higher bound"
+                f"{least} count, or allow a higher bound",
             )
         last = int(np.flatnonzero(safe)[-1])
         self.threshold_, self.risk_ = float(thresholds[last]), float(risks[last])

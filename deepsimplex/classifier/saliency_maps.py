@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.validation import check_choice, check_labels
 from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.readout import feature_gradients, integrated_gradients
@@ -41,7 +42,7 @@ def saliency_maps(
         raise ValueError(f"layer is for method='grad_cam' only; found layer={layer!r} with method={method!r}")
     samples = samples.astype(np.float64 if samples.dtype == np.float64 else np.float32)
     if of == "familiarity" and model.after_training.density is None:
-        raise ValueError("of='familiarity' needs fit_density first")
+        raise guided("decisions.md#flag-the-unfamiliar", "of='familiarity' needs fit_density first")
     if of == "familiarity" and labels is not None:
         raise ValueError(f"labels are for of='probability' only; found labels={labels!r} with of='familiarity'")
     numbers = None if of == "familiarity" else _class_numbers(model, samples, labels, batch_size)

@@ -24,6 +24,8 @@ class LabeledPredictions(NamedTuple):
     Examples
     --------
     >>> y, p, classes = LabeledPredictions(np.array(["dog"]), np.array([[0.2, 0.8]]), np.array(["cat", "dog"]))
+    >>> classes[p.argmax(axis=1)] == y
+    array([ True])
     """
 
     y: NDArray[Any]

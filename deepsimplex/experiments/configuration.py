@@ -111,7 +111,8 @@ def _if_empty(default: Any) -> BeforeValidator:
 
 
 # Defaults of SimplexClassifier and its methods, so that configurations have those of Python.
-TARGET, SETS = "vertices", "lac"
+TARGET = "vertices"
+SETS: ConformalMethod = "lac"
 
 DECISIONS: Registry[DecisionRule] = Registry(
     "decision", DecisionRule, {"expected_cost": ExpectedCost, "risk_control": RiskControl}

@@ -54,6 +54,13 @@ class Target(Parameters, ABC):
         Values of an argument for a classifier to select among. None (default): nothing to select.
     num_classes_ : int
         Number of classes n, after fit.
+
+    Examples
+    --------
+    >>> from deepsimplex.targets import ILR
+    >>> target = ILR(0.9)
+    >>> isinstance(target, Target), target.fit_transform(None, [0, 1, 2]).loc.shape, target.scores(3).shape
+    (True, (3, 2), (3, 2))
     """
 
     default_readout: str = "argmax"
