@@ -88,10 +88,11 @@ def test_rule_decides_in_model_file_and_saved_model(name, model, four, tmp_path)
         np.testing.assert_array_equal(decided[decided >= 0], p.argmax(axis=1)[decided >= 0])
     model.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(ds.load(tmp_path / "model.keras").decide(x), decided)
-    model.export(tmp_path / "served")
-    served = ds.export.load_served(tmp_path / "served").predict(x)["decision"]
-    assert served.dtype == np.int64
-    assert np.mean(served == decided) > 0.99  # one at the threshold may be rounded to the other side
+    if name in ("costs", "misses"):  # the others are served as the misses are
+        model.export(tmp_path / "served")
+        served = ds.export.load_served(tmp_path / "served").predict(x)["decision"]
+        assert served.dtype == np.int64
+        assert np.mean(served == decided) > 0.99  # one at the threshold may be rounded to the other side
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model.decision_rule))
     assert again.get_config() == model.decision_rule.get_config()
 

@@ -51,6 +51,7 @@ def test_public_docstrings_have_examples():
 
 
 @pytest.mark.slow
+@pytest.mark.examples
 @pytest.mark.parametrize("room", ROOMS)
 def test_examples_run(room, tmp_path, monkeypatch):
     """In folders that have the configurations."""

@@ -198,7 +198,7 @@ def run_of(example: Example) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.pages
+@pytest.mark.examples
 @pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
 def test_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""
@@ -218,7 +218,7 @@ def test_example_runs(example, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.pages
+@pytest.mark.examples
 @pytest.mark.filterwarnings("ignore:none of the .* held-out samples has a class that is likelier:UserWarning")
 def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
     """The commands of the guide, in this process."""
