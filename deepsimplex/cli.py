@@ -240,6 +240,7 @@ def predict(
     Exit code 1: some files cannot be read; the others are predicted.
     """
     options = _read_options(overrides, _READING)
+    _check_model(model)
     table = _experiments().predict_files(model, files, output, rejected=rejected, **options)
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
     for file, error in failed:
@@ -247,6 +248,13 @@ def predict(
     print(f"{len(table.files) - len(failed)} of {len(table.files)} files predicted: {output}")
     if failed:
         raise typer.Exit(1)
+
+
+def _check_model(model: str | Path) -> None:
+    """Raise an error if there is no trained model, before TensorFlow is loaded."""
+    from deepsimplex.experiments.finished_runs import trained_model
+
+    trained_model(model)
 
 
 _READING = ("image_size", "color", "pixel_scale")
@@ -292,6 +300,7 @@ def evaluate(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
     options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
+    _check_model(model)
     _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
@@ -322,8 +331,11 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network, and write a model card of each beside it."""
-    experiments = _experiments()
-    page = experiments.write_report(
+    from deepsimplex.experiments.finished_runs import find_run
+
+    for run in runs:
+        find_run(run)  # raises if there is none, before TensorFlow is loaded
+    page = _experiments().write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
     print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")

@@ -149,12 +149,9 @@ def read_run(source: Source, name: str | None = None) -> Run:
         if name is None:
             raise ValueError("predictions need a name: give runs as a mapping {name: predictions}")
         return Run(name, source)
-    path = Path(source).expanduser()
-    if not path.exists():
-        raise FileNotFoundError(_no_such_run(path))
-    if path.is_file():
-        return Run(name or path.stem, load_predictions(path), path.resolve())
-    folder = _finished(path)
+    folder = find_run(source)
+    if isinstance(folder, Path):
+        return Run(name or folder.stem, load_predictions(folder), folder.resolve())
     metrics = folder.read_metrics()
     return Run(
         name or "/".join(folder.path.resolve().parts[-2:]),
@@ -167,6 +164,20 @@ def read_run(source: Source, name: str | None = None) -> Run:
         folder.read_missing(),
         load_explained(folder.explained_images) if folder.explained_images.is_file() else {},
     )
+
+
+def find_run(path: str | os.PathLike[str]) -> Path | RunFolder:
+    """Return the file of predictions at a path, or the run folder that ``read_run`` reads there, or raise an error.
+
+    Examples
+    --------
+    >>> find_run("runs/digits")  # doctest: +SKIP
+    RunFolder(path=PosixPath('runs/digits/001'))
+    """
+    place = Path(path).expanduser()
+    if not place.exists():
+        raise FileNotFoundError(_no_such_run(place))
+    return place if place.is_file() else _finished(place)
 
 
 def _finished(path: Path) -> RunFolder:
