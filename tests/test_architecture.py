@@ -181,7 +181,7 @@ def test_what_takes_arrays_imports_no_tensorflow() -> None:
     """
     program = """
 import sys, warnings
-warnings.simplefilter("error")
+warnings.simplefilter("error", RuntimeWarning)
 import deepsimplex.evaluation, deepsimplex.geometry, deepsimplex.cli
 from deepsimplex import calibration
 assert not {"keras", "tensorflow", "pandas", "scipy.stats"} & set(sys.modules)
