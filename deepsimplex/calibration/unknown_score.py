@@ -3,9 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import tf
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.calibration.after_training import FittedComponents, TrainedClassifier
 from deepsimplex.readout import feature_gradients, integrated_gradients
@@ -61,7 +62,7 @@ def saliency_maps(
     if of == "probability":
         numbers = _class_numbers(after_training.classifier, x, labels, len(samples))
     elif density is None:
-        raise ValueError("of='familiarity' needs fit_density first")
+        raise guided("decisions.md#flag-the-unfamiliar", "of='familiarity' needs fit_density first")
     elif labels is not None:
         raise ValueError(f"labels are for of='probability' only; found labels={labels!r} with of='familiarity'")
     features = _of_floats(network)

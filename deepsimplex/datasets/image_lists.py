@@ -22,6 +22,12 @@ def is_image_list(path: str | os.PathLike[str]) -> bool:
     return FILE in [name.strip().strip('"') for name in header.replace(";", ",").replace("\t", ",").split(",")]
 
 
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a .csv file of columns of numbers, and no list of images."""
+    place = Path(path).expanduser()
+    return place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
+
+
 def listed_files(path: str | os.PathLike[str], table: Table) -> list[Path]:
     """Return the files of a list; relative ones lie in the folder of the list, or below."""
     return [Path(path).parent / name for name in table.column(FILE, "file", path)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.messages import guided, listed, warn_caller
 from deepsimplex.datasets.labeled import Source
 
 DELIMITERS = ",;\t"
@@ -162,9 +162,10 @@ def _check_finite(
             wrong.append(f"{values[rows[0]]!r} in line {lines[rows[0]]}{many} of column {name!r}")
     if wrong:
         decimals = " Write decimals with a point." if re.search(r"'[+-]?\d+,\d+' in", wrong[0]) else ""
-        raise ValueError(
+        raise guided(
+            "tables.md#text-categories-and-missing-values",
             f"every column of {path} but that of labels must hold finite numbers; found "
-            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines"
+            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines",
         )
 
 

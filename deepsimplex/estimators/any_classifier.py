@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import evaluation
 from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.validation import check_array, check_class_names, check_probabilities
 from deepsimplex.calibration.after_training import FittedComponents
@@ -26,7 +27,6 @@ from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier, no_gradient
 from deepsimplex.export import export_model
 from deepsimplex.export.portable_formats import write_behind
-from deepsimplex.latent import is_tensor
 
 _KEY = "deepsimplex after training 1"
 # Rows of random numbers whose probabilities tell one classifier from another, and the largest difference of one.

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.messages import listed
+from deepsimplex._utils.messages import guided, listed
 from deepsimplex._utils.validation import (
     check_choice,
     check_class_names,
@@ -551,9 +551,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _left_out_outputs(
         self, X: Any, y: Any, most: int | None = None, seed: int = 0
     ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
-        raise ValueError(
+        raise guided(
+            "decisions.md#without-held-out-rows",
             "left_out must be False but for a SimplexGaussianProcess() in closed form, which predicts training rows "
-            f"that are left out; found {type(self).__name__}. Hold rows out"
+            f"that are left out; found {type(self).__name__}. Hold rows out",
         )
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:

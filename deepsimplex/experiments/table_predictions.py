@@ -10,18 +10,11 @@ import numpy as np
 
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.validation import check_number
-from deepsimplex.datasets.image_lists import is_image_list
 from deepsimplex.datasets.tables import Table, is_index, number_of, read_table
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
 from deepsimplex.estimators.saving import load
 from deepsimplex.experiments.file_predictions import FilePredictions, predicted_columns, with_errors
 from deepsimplex.experiments.image_reading import Model, check_output, input_shape, load_classifier
-
-
-def is_table(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a .csv file of columns of numbers, and no list of images."""
-    place = Path(path).expanduser()
-    return place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
 
 
 def predict_table(

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_whole, unmasked
-from deepsimplex.latent import is_tensor
 
 
 def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: int = 32) -> NDArray[Any]:
