@@ -3,16 +3,15 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import with_prefix
-from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.array_operations import keras, tf
+from deepsimplex._utils.messages import guided, listed, warn_caller
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_groups, check_sample_weight
 from deepsimplex.calibration.automatic_choice import AutomaticCalibration
@@ -104,6 +103,9 @@ class TrainedClassifier(Protocol):
 
     def _class_labels(self) -> Sequence[Any]:
         """Return the names of the classes."""
+
+    def _class_numbers(self, labels: Any, rows: int) -> NDArray[np.int64]:
+        """Return the class numbers of the argument ``labels``, as many as rows."""
 
     def predict_proba(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return class probabilities [N, n], calibrated, and for other frequencies of the classes if set."""
@@ -201,9 +203,10 @@ class FittedComponents:
         if trained is not None:
             return PriorShift(_in_order(trained, self.classifier._class_labels(), "trained"), frequencies, **options)
         if not hasattr(self.calibration, "mean_probabilities_"):
-            raise ValueError(
+            raise guided(
+                "priors.md",
                 f"{method} needs the frequencies that probabilities are calibrated for: call calibrate with held-out "
-                "samples first, method='bias_corrected_temperature', or give those of the training samples as trained"
+                "samples first, method='bias_corrected_temperature', or give those of the training samples as trained",
             )
         calibration: Any = self.calibration
         return PriorShift(calibration.mean_probabilities_, frequencies, calibration.held_out_, **options)
@@ -255,7 +258,10 @@ class FittedComponents:
     def decide(self, x: Any, **options: Any) -> NDArray[np.int64]:
         """Return class numbers [N], and -1 for abstentions, by the rule."""
         if self.decision_rule is None:
-            raise ValueError("decide needs set_decision with a rule first, such as calibration.ExpectedCost(costs)")
+            raise guided(
+                "decisions.md#weigh-the-errors",
+                "decide needs set_decision with a rule first, such as calibration.ExpectedCost(costs)",
+            )
         return self.decision_rule.decide(self.classifier.predict_proba(x, **options))
 
     def _held_out(self, x: Any, y: Any, left_out: bool, options: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -287,7 +293,7 @@ class FittedComponents:
     def predict_set(self, x: Any, groups: Any = None, *, p: Any = None, **options: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each sample, bool [N, n]; p are their probabilities, if known."""
         if self.prediction_sets is None:
-            raise ValueError("predict_set needs conformalize with held-out samples first")
+            raise guided("decisions.md#return-a-set", "predict_set needs conformalize with held-out samples first")
         if isinstance(self.prediction_sets, JackknifePlusSets):
             features = self.classifier._density_features(x, **options)
             parts = np.array_split(features, -(-len(features) // SET_ROWS))
@@ -297,7 +303,9 @@ class FittedComponents:
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
         """Return the share of training samples that are less typical than each sample, [N]."""
         if self.density is None:
-            raise ValueError("familiarity needs fit_density with the training samples first")
+            raise guided(
+                "decisions.md#flag-the-unfamiliar", "familiarity needs fit_density with the training samples first"
+            )
         return self.density.familiarity(self.classifier._density_features(x, **options))
 
     @property
@@ -311,6 +319,11 @@ class FittedComponents:
         for part in self.probability_maps:
             p = part.apply_probabilities(p)
         return p
+
+    @property
+    def differentiable(self) -> Self:
+        """The same without a calibration by steps, which has no gradient."""
+        return self if getattr(self.calibration, "has_gradient", True) else replace(self, calibration=None)
 
     def served(self, p: Any, features: Any) -> dict[str, Any]:
         """Return "prediction_set", "decision" and "familiarity", outputs of an exported classifier, as far as fitted.

@@ -4,10 +4,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import keras
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_labels
 from deepsimplex.calibration.logistic_scaling import MatrixScaling, VectorScaling
@@ -22,7 +23,7 @@ _METHODS: dict[str, type[ProbabilityCalibration]] = {
 _MOST_CLASSES = 50
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class AutomaticCalibration(ProbabilityCalibration):
     """The one of temperature, vector and matrix scaling that cross-validation on the held-out samples prefers.
 

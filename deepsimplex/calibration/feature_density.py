@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor, tf
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex._utils.portable_operations import precise_dtype
@@ -19,7 +19,7 @@ from deepsimplex._utils.validation import (
     check_number,
     check_whole,
 )
-from deepsimplex.latent import LatentGaussian, is_tensor
+from deepsimplex.latent import LatentGaussian
 
 # Parts of the training samples, each scored by a density of the others.
 _FOLDS = 5
@@ -55,6 +55,14 @@ class FeatureDensity(Fitted, ABC):
         Quantiles of the scores of training samples under a density of other samples.
     mean_, projection_ : ndarray, shapes [d], and [d] or [d, q]
         Transformation of the features before the density: (z - mean), times factors or a matrix.
+
+    Examples
+    --------
+    >>> from deepsimplex.calibration import GaussianDensity
+    >>> z = np.random.default_rng(0).normal(size=(200, 2))
+    >>> density = GaussianDensity().fit(z, np.zeros(200, int))
+    >>> isinstance(density, FeatureDensity), bool(density.familiarity([[9.0, 9.0]])[0] < 0.01)
+    (True, True)
     """
 
     fitted_attributes: ClassVar[tuple[str, ...]] = ("quantiles_", "mean_", "projection_")

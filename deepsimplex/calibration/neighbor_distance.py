@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import tf
 from deepsimplex._utils.portable_operations import kth_largest
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.calibration.feature_density import FeatureDensity
 
@@ -17,7 +17,7 @@ _SAME_LENGTH = (0.5, 0.99)
 _PRECISION = np.float32  # of the search among a network's features, in a third of the time
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class NeighborDistance(FeatureDensity):
     """Distance to the k-th nearest of the training samples (Sun et al. 2022): the default.
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex._utils.validation import check_number
+from deepsimplex._utils.messages import guided
+from deepsimplex._utils.validation import check_labels, check_number
 from deepsimplex.calibration import (
     Calibration,
     ConformalSets,
@@ -463,9 +464,10 @@ class CalibratedNetwork(SimplexNetwork):
     def _predict_unknown(self, x: Any, batch_size: int | None, verbose: str | int) -> dict[str, np.ndarray]:
         """Return scores of unknown samples [N] and class probabilities [N, n] by one pass through the backbone."""
         if self.unknown is None:
-            raise ValueError(
+            raise guided(
+                "decisions.md#flag-the-unfamiliar",
                 "unknown_score needs samples that were left out of training: call fit_unknown(x_held) first. A head in "
-                "closed form has them from fit"
+                "closed form has them from fit",
             )
 
         def outputs(features: Any) -> dict[str, Any]:
@@ -584,6 +586,10 @@ class CalibratedNetwork(SimplexNetwork):
     def _class_labels(self) -> list[str]:
         return self.class_names
 
+    def _class_numbers(self, labels: Any, rows: int) -> np.ndarray:
+        names = self.class_names if any(isinstance(label, str) for label in labels[:1]) else None
+        return check_labels(labels, self.num_classes, name="labels", rows=rows, classes=names)[0]
+
     def _without_priors(self, x: Any, **options: Any) -> np.ndarray:
         outputs = self._uncalibrated_outputs(x, **options)
         return outputs["probabilities"] if self.calibration is None else self.calibration.apply_outputs(**outputs)
@@ -593,9 +599,10 @@ class CalibratedNetwork(SimplexNetwork):
     ) -> tuple[dict[str, Any], np.ndarray, Any]:
         solved = self.head.is_closed_form and self.head.adapted and isinstance(self.readout, LeftOutSoftmax)
         if not (solved and has_nothing_to_train(self.backbone)):
-            raise ValueError(
+            raise guided(
+                "decisions.md#without-held-out-rows",
                 "left_out must be False but for a head that fit has solved in closed form, on a backbone with nothing "
-                f"to train; found {type(self.head).__name__}. Hold samples out"
+                f"to train; found {type(self.head).__name__}. Hold samples out",
             )
         x, labels, _ = self._labeled_arrays(x, y, None)
         features = features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]

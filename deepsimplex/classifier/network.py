@@ -46,6 +46,7 @@ class SimplexNetwork(keras.Model):
         head: keras.layers.Layer | str | dict[str, Any] | None = None,
         readout: keras.layers.Layer | str | dict[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
         seed: int = 0,
         name: str | None = None,
         **kwargs: Any,
@@ -69,6 +70,10 @@ class SimplexNetwork(keras.Model):
         self.num_classes = int(num_classes)
         names = check_class_names(class_names, self.num_classes, "class_names", "probabilities")
         self.class_names = [str(name) for name in names]
+        if feature_names is not None:
+            columns = check_class_names(feature_names, len(feature_names), "feature_names", "a table")
+            feature_names = [str(name) for name in columns]
+        self.feature_names = feature_names
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         default_readout = "left_out" if self.head.is_closed_form else self.target.default_readout

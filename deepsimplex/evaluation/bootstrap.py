@@ -28,6 +28,8 @@ class Interval(NamedTuple):
     Examples
     --------
     >>> lower, upper = Interval(0.9, 0.95)
+    >>> lower
+    0.9
     """
 
     lower: float

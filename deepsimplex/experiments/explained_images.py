@@ -3,16 +3,18 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.evaluation import uncertainty
+
+if TYPE_CHECKING:  # they import Keras, which reports do not need to find their runs
+    from deepsimplex.classifier import SimplexClassifier
+    from deepsimplex.classifier.saliency_maps import Explained
 
 KEY = "deepsimplex explained images 1"
 EXPLAINED = 6
@@ -38,7 +40,7 @@ class ExplainedImages:
 
 
 def explain_images(
-    model: SimplexClassifier, x: NDArray[np.generic], y: NDArray[np.int64], predicted: Mapping[str, Any]
+    model: "SimplexClassifier", x: NDArray[np.generic], y: NDArray[np.int64], predicted: Mapping[str, Any]
 ) -> dict[str, ExplainedImages]:
     """Compute saliency maps of the test images of largest entropy and, with a density, of least familiarity.
 
@@ -59,7 +61,7 @@ def explain_images(
     """
     names, baseline, p = model.class_names, x.mean(axis=0), predicted["probabilities"]
 
-    def explained(rows: NDArray[np.int64], of: Explained, heads: list[str]) -> ExplainedImages:
+    def explained(rows: NDArray[np.int64], of: "Explained", heads: list[str]) -> ExplainedImages:
         nearest = [""] * len(rows)
         if hasattr(model.head, "prototypes"):
             nearest = [f"\nnear {', '.join(labels)}" for labels in model.explain(x[rows]).labels]

@@ -155,13 +155,10 @@ def read_run(source: Source, name: str | None = None) -> Run:
         if name is None:
             raise ValueError("predictions need a name: give runs as a mapping {name: predictions}")
         return Run(name, source)
-    path = Path(source).expanduser()
-    if not path.exists():
-        raise FileNotFoundError(_no_such_run(path))
-    if path.is_file():
-        predictions = load_predictions(path)
-        return Run(name or path.stem, predictions, path.resolve(), drift=_read_drift(path, predictions))
-    folder = finished(path)
+    folder = find_run(source)
+    if isinstance(folder, Path):
+        predictions = load_predictions(folder)
+        return Run(name or folder.stem, predictions, folder.resolve(), drift=_read_drift(folder, predictions))
     metrics, predictions = folder.read_metrics(), load_predictions(folder.test_predictions)
     drift, missing = _read_drift(folder.test_predictions, predictions), folder.read_missing()
     if drift is None and folder.drift.is_file():
@@ -189,7 +186,21 @@ def _read_drift(path: Path, predictions: Predictions) -> DriftMonitor | None:
     return DriftMonitor.from_state(state)
 
 
-def finished(path: Path) -> RunFolder:
+def find_run(path: str | os.PathLike[str]) -> Path | RunFolder:
+    """Return the file of predictions at a path, or the run folder that ``read_run`` reads there, or raise an error.
+
+    Examples
+    --------
+    >>> find_run("runs/digits")  # doctest: +SKIP
+    RunFolder(path=PosixPath('runs/digits/001'))
+    """
+    place = Path(path).expanduser()
+    if not place.exists():
+        raise FileNotFoundError(_no_such_run(place))
+    return place if place.is_file() else _finished(place)
+
+
+def _finished(path: Path) -> RunFolder:
     """Return the run folder at a path, or the newest finished one below it; raise if it has no predictions."""
     if (path / "config.yaml").is_file():
         folder = RunFolder(path)

@@ -50,6 +50,8 @@ class PageTable:
     Examples
     --------
     >>> table = PageTable(["class", "samples"], [["cat", 12], ["dog", 30]])
+    >>> table.columns
+    ['class', 'samples']
     """
 
     columns: Sequence[str]
@@ -87,6 +89,8 @@ class PageSection:
     ...     rows = zip(run.predictions.class_names, run.predictions.p.mean(axis=0).tolist())
     ...     return PageTable(["class", "mean probability"], [*rows])
     >>> section = PageSection("Mean probabilities", "The mean probability of each class.", means)
+    >>> section.title
+    'Mean probabilities'
     """
 
     title: str

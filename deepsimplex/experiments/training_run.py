@@ -38,6 +38,7 @@ class Split:
     class_names: list[str]
     groups: np.ndarray | None = None  # of the training samples
     groups_test: np.ndarray | None = None
+    feature_names: tuple[str, ...] | None = None  # of a table
     groups_validation: np.ndarray | None = None
     time_validation: np.ndarray | None = None
 
@@ -75,6 +76,7 @@ def load_split(config: RunConfig) -> Split:
         list(data.class_names),
         None if data.groups is None else data.groups[training],
         data.groups_test,
+        data.feature_names,
         *(None if values is None else values[validation] for values in (data.groups, data.time)),
     )
 
@@ -95,6 +97,7 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         head=config.model.head,
         readout=config.model.readout,
         class_names=split.class_names,
+        feature_names=split.feature_names,
         seed=config.seed,
     )
     model.build((None, *split.x.shape[1:]))

@@ -17,7 +17,7 @@ from deepsimplex._utils.archives import check_archive, fingerprint
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor, DriftReport
 from deepsimplex.experiments.drift_state import DRIFT_FILE, load_drift, save_drift
-from deepsimplex.experiments.finished_runs import finished
+from deepsimplex.experiments.finished_runs import find_run
 
 LABEL_COLUMNS = ("label", "y")
 _PROBABILITY = re.compile(r"(?:probability|p)[ _:](.+)")
@@ -95,8 +95,8 @@ def monitor(
     >>> monitor(folder / "reference.npz", [folder / "monday.npz"], **options).samples
     100
     """
-    source = Path(reference).expanduser()
-    source = finished(source).test_predictions if source.is_dir() else source
+    run = find_run(reference)
+    source = run if isinstance(run, Path) else run.test_predictions
     known = _read(source)
     place = source.with_name(DRIFT_FILE) if state is None else Path(state).expanduser()
     options: dict[str, Any] = {"level": level, "coverage": coverage, "seed": seed}

@@ -484,7 +484,7 @@ def test_report_command_writes_the_page_and_prints_its_steps(inputs, page, tmp_p
     [
         (["nowhere"], "there is no run 'nowhere'"),
         (["pyproject.toml"], "pyproject.toml is damaged, or no file of save_predictions"),
-        (["tests", "--level", "2"], "level must be a number above 0 and below 1; found 2.0"),
+        (["pyproject.toml", "--level", "2"], "level must be a number above 0 and below 1; found 2.0"),
     ],
 )
 def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, arguments, message):
