@@ -488,9 +488,10 @@ class CalibratedNetwork(SimplexNetwork):
         Returns
         -------
         dict
-            "probabilities" [N, n] and "latent", as ``predict_proba`` and ``predict_latent`` return them; as far as it
-            is fitted "prediction_set" [N, n], without groups, "decision" [N], "familiarity" [N] and "unknown" [N], as
-            ``predict_set``, ``decide``, ``familiarity`` and ``unknown_score``. They may be NaN, where those raise.
+            "probabilities" [N, n], as of ``predict_proba``; "latent", the "loc" and "scale" of ``predict_latent``. As
+            far as it is fitted, "prediction_set" [N, n] without groups, "decision" [N], "familiarity" [N] and "unknown"
+            [N], as ``predict_set``, ``decide``, ``familiarity`` and ``unknown_score`` return them. Of a network that
+            has diverged they are NaN, where those raise an error.
 
         Examples
         --------
@@ -513,8 +514,7 @@ class CalibratedNetwork(SimplexNetwork):
             p = self.probabilities(latent)
             return {"probabilities": p, "latent": latent, **self._served(p, features, after)}
 
-        predicted = self._predicted("all", outputs, x, batch_size, verbose)
-        return {**predicted, "latent": LatentGaussian.of(predicted["latent"])}
+        return self._predicted("all", outputs, x, batch_size, verbose)
 
     def _unknown_inputs(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return what an unknown sample is recognized by: uncalibrated log-probabilities, and latent variances."""

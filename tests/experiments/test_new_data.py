@@ -311,7 +311,7 @@ def test_new_data_pass_the_backbone_once(photos):
         compute()
         assert sum(counted.calls) == len(x)
     predicted = model.predict_all(x)
-    np.testing.assert_allclose(predicted.pop("latent").loc, latent.loc, atol=1e-6)
+    np.testing.assert_allclose(predicted.pop("latent")["loc"], latent.loc, atol=1e-6)
     assert predicted.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_allclose(predicted[name], values, atol=1e-6, err_msg=name)
