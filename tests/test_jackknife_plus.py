@@ -138,7 +138,7 @@ def test_files_and_exports_keep_sets(kind, request, tmp_path):
 @pytest.mark.parametrize("format", ["onnx", "litert"])
 @pytest.mark.usefixtures("onnx_without_copies")
 def test_portable_files_keep_sets(format, network, tmp_path):
-    from tests.integration.test_portable_export import RUNNERS
+    from tests.portable_files import RUNNERS
 
     model, X, y = network
     model = copy.deepcopy(model).conformalize(X, y, 0.8, left_out=True)

@@ -1,7 +1,6 @@
 """ONNX and LiteRT files give what the classifier gives: run by onnxruntime and by LiteRT's interpreter."""
 
 import json
-import warnings
 
 import keras
 import numpy as np
@@ -15,6 +14,7 @@ from tf2onnx.handler import tf_op
 
 import deepsimplex as ds
 from deepsimplex._utils import portable_operations as portable
+from tests.portable_files import RUNNERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("onnx_without_copies")]
 
@@ -65,21 +65,6 @@ def make(samples, n, target="vertices", **arguments):
     return model
 
 
-def run_onnx(path, x):
-    session = onnxruntime.InferenceSession(path)
-    assert [each.name for each in session.get_inputs()] == ["image"]
-    return dict(zip([each.name for each in session.get_outputs()], session.run(None, {"image": x}), strict=True))
-
-
-def run_litert(path, x):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the interpreter is about to move to another package
-        serve = tf.lite.Interpreter(str(path)).get_signature_runner("serving_default")
-    outputs = [serve(image=part) for part in (x[:1], x[1:])]  # batches of any size
-    return {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
-
-
-RUNNERS = {"onnx": ("model.onnx", run_onnx), "litert": ("model.tflite", run_litert)}
 each_format = pytest.mark.parametrize("format", RUNNERS)
 
 
