@@ -14,7 +14,7 @@ from tf2onnx.handler import tf_op
 
 import deepsimplex as ds
 from deepsimplex._utils import portable_operations as portable
-from tests.portable_files import RUNNERS
+from tests.portable_files import RUNNERS, run_litert
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("onnx_without_copies")]
 
