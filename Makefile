@@ -1,15 +1,18 @@
-# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-pages` runs the
-# examples of the documentation, `make test-lowest` tries the lowest versions of what it depends on, `make test-peers`
+# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-integration`
+# works with other programs, `make test-examples` runs the examples of the documentation, `make test-training` the scripts
+# of training/ at a small size, `make test-lowest` tries the lowest versions of what it depends on, `make test-peers`
 # compares with other packages, `make figures` draws every figure of the gallery and `make tables` writes the pages'
 # tables, `make docs` builds the documentation, `make reproduce TABLE=casimac_1` measures a table of the papers again, and
 # without TABLE all of them; `make robustness` draws random and odd inputs. Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ELSEWHERE := --ignore tests/integration --ignore tests/training
 SEED ?= $(shell date +%s)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs figures tables reproduce robustness test test-fast test-pages test-lowest test-peers lint clean
+.PHONY: demo docs figures tables reproduce robustness lint clean
+.PHONY: test test-fast test-integration test-examples test-training test-lowest test-peers
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
@@ -27,14 +30,23 @@ reproduce: $(VENV)/.installed
 	$(BIN)/python -m training.tables $(TABLE)
 
 test: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest -n 2 -m "not pages"
+	$(BIN)/python -m pytest -n 2 $(ELSEWHERE) -m "not examples"
 
-# The examples of the documentation's pages, the notebooks and the figures.
-test-pages: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 -m pages
+# Other programs and processes: ONNX Runtime, LiteRT, TensorFlow alone, Ray, worker processes, scikit-learn's checks,
+# the package as it is installed.
+test-integration: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 tests/integration
+
+# The examples of the documentation's pages and of docstrings, the notebooks and the figures.
+test-examples: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 -m examples
+
+# The papers' tables, benchmarks and searches for failures.
+test-training: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 tests/training -m "not examples"
 
 test-fast: $(VENV)/.installed-test lint
-	$(BIN)/python -m pytest -n 2 -m "not slow and not pages"
+	$(BIN)/python -m pytest -n 2 $(ELSEWHERE) -m "not slow and not examples"
 
 # Random examples of the property tests, odd arguments, damaged files and killed writers: what is found becomes an example.
 robustness: $(VENV)/.installed-test

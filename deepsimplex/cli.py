@@ -22,7 +22,6 @@ import typer
 
 application = typer.Typer(
     help="Classification by regression on the probability simplex, with calibrated class probabilities.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -73,7 +72,8 @@ def _on_one_line(again: str | None = None) -> Iterator[None]:
             warnings.showwarning = show_concisely
             yield
     except (ValueError, OSError, ImportError, MemoryError) as error:
-        print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
+        lines = [str(error), *getattr(error, "__notes__", ())]
+        print(f"deepsimplex: {' '.join('. '.join(lines).split())}", file=sys.stderr)
         raise typer.Exit(2) from error
     except KeyboardInterrupt as interrupt:
         print(f"deepsimplex: interrupted{f'; go on by {again}' if again else ''}", file=sys.stderr)
@@ -115,11 +115,13 @@ def _loading() -> Iterator[None]:
 
 
 def _experiments() -> Any:
-    """Import what the commands do, when one is called: --help needs no TensorFlow."""
+    """Import what the commands do, when one is called with correct options: --help needs no TensorFlow."""
     with _loading():
         import tensorflow as tf
 
         from deepsimplex import experiments
+
+        experiments.train  # noqa: B018, imports Keras
     # It counts the predictions of several models, each traced once, as those of one.
     tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in record.getMessage())
     return experiments
@@ -127,9 +129,11 @@ def _experiments() -> Any:
 
 def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
     """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
-    experiments = _experiments()
-    work: Callable[..., Any] = getattr(experiments, command)
-    work(experiments.load_config(path, overrides or ()), **options)
+    from deepsimplex.experiments.configuration import check_members, read_config
+
+    config = read_config(path, overrides or ())  # before TensorFlow is loaded, which takes seconds
+    work: Callable[..., Any] = getattr(_experiments(), command)
+    work(check_members(config, str(path)), **options)
 
 
 def _first_apart(arguments: list[str] | None) -> tuple[str | None, list[str]]:
@@ -181,17 +185,21 @@ def train(
     with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *given, *overrides])):
         if not config and not folder:
             raise ValueError("train needs a folder of images by class, or --config with a YAML file")
+        from deepsimplex.datasets.loading import source_kind
+        from deepsimplex.experiments.configuration import check_members, read_config
+        from deepsimplex.experiments.folder_configuration import read_folder
+
+        read = read_config(config, overrides) if config else read_folder(str(folder), overrides)
+        source_kind(read.data.name)  # raises if there is none, before TensorFlow is loaded
         experiments = _experiments()
         from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 
         if together:
             options = ["--resume"] if resume else []
             raise typer.Exit(run_workers(workers, ["-m", "deepsimplex.cli", "train", *options, *given, *overrides]))
-        strategy = open_strategy()  # before a configuration is checked: its members are made
-        if config:
-            checked = experiments.load_config(config, overrides)
-        else:
-            checked = experiments.folder_config(str(folder), overrides)
+        strategy = open_strategy()  # before members are made
+        checked = check_members(read, str(config) if config else f"configuration for {folder}")
+        if folder:
             print(_chosen(checked))
         run = experiments.train(checked, resume=resume, strategy=strategy)
         if folder:
@@ -214,31 +222,54 @@ def _chosen(config: Any) -> str:
 @application.command()
 @_on_one_line()
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="runs/NAME, runs/NAME/001 or a .keras file")],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="runs/NAME, runs/NAME/001, a .keras or .npz file"),
+    ],
     files: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="of images, in folders below too; or an image, a .csv or .txt list")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="of images, in folders below too; or an image, a .csv or .txt list; or a .csv table"
+        ),
     ],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="what the model does not state: image_size, color, pixel_scale"),
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="what the model does not state: image_size, color, pixel_scale; target_column",
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", help="the table to write")] = Path("predictions.csv"),
     rejected: Annotated[
         float, typer.Option("--rejected", help="share of known samples that may be called unknown")
     ] = 0.05,
 ) -> None:
-    """Predict new images, read as in training, and write a row for each.
+    """Predict new images, or rows of a table, read as in training, and write a row for each.
 
-    Exit code 1: some files cannot be read; the others are predicted.
+    Exit code 1: some files or rows cannot be read; the others are predicted.
     """
-    experiments = _experiments()
-    table = experiments.predict_files(model, files, output, rejected=rejected, **_read_options(overrides, _READING))
+    from deepsimplex.datasets.image_lists import is_table
+
+    table_given = is_table(files) or model.suffix == ".npz"  # of a classifier of tables
+    options = _read_options(overrides, ("target_column",) if table_given else _READING)
+    _check_model(model)
+    predict = _experiments().predict_table if table_given else _experiments().predict_files
+    table = predict(model, files, output, rejected=rejected, **options)
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
     for file, error in failed:
-        print(f"deepsimplex: {file if file.isprintable() else repr(file)}: {error}", file=sys.stderr)
-    print(f"{len(table.files) - len(failed)} of {len(table.files)} files predicted: {output}")
+        name = f"line {file}" if table_given else file if file.isprintable() else repr(file)
+        print(f"deepsimplex: {name}: {error}", file=sys.stderr)
+    what = "rows" if table_given else "files"
+    print(f"{len(table.files) - len(failed)} of {len(table.files)} {what} predicted: {output}")
     if failed:
         raise typer.Exit(1)
+
+
+def _check_model(model: str | Path) -> None:
+    """Raise an error if there is no trained model, before TensorFlow is loaded."""
+    from deepsimplex.experiments.finished_runs import trained_model
+
+    trained_model(model)
 
 
 _READING = ("image_size", "color", "pixel_scale")
@@ -283,9 +314,9 @@ def evaluate(
         raise ValueError(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
-    experiments = _experiments()
     options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
-    experiments.evaluate_on(model, data, output, announce=print, **options)
+    _check_model(model)
+    _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
 @application.command()
@@ -315,8 +346,11 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network, and write a model card of each beside it."""
-    experiments = _experiments()
-    page = experiments.write_report(
+    from deepsimplex.experiments.finished_runs import find_run
+
+    for run in runs:
+        find_run(run)  # raises if there is none, before TensorFlow is loaded
+    page = _experiments().write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
     print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
@@ -325,11 +359,18 @@ def report(
 @application.command()
 @_on_one_line()
 def monitor(
-    reference: Annotated[Path, typer.Argument(help="predictions for held-out samples, .csv or .npz")],
+    reference: Annotated[Path, typer.Argument(help="predictions for held-out samples, .csv or .npz, or a run")],
     predictions: Annotated[
         list[Path] | None, typer.Argument(metavar="[PREDICTIONS]...", help="in the order of their time, .csv or .npz")
     ] = None,
-    state: Annotated[Path, typer.Option("--state", help="file in which the next call goes on")] = Path("drift.npz"),
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            help="file in which the next call goes on; default: drift.npz beside the reference, where reports find it",
+            show_default=False,
+        ),
+    ] = None,
     level: Annotated[float, typer.Option("--level", help="probability of ever raising a false alarm")] = 0.05,
     coverage: Annotated[float, typer.Option("--coverage", help="of the sets, where samples are labeled")] = 0.9,
     seed: Annotated[int, typer.Option("--seed", help="of the order of equal values")] = 0,
@@ -340,9 +381,11 @@ def monitor(
 ) -> None:
     """Watch predictions for drift; exit with status 1 once there is an alarm."""
     options: dict[str, Any] = {"figure": figure, "log_dir": log_dir, "announce": print}
-    watched = _experiments().monitor(
-        reference, predictions or (), state=state, level=level, coverage=coverage, seed=seed, **options
-    )
+    if figure or log_dir:  # which alone need TensorFlow
+        _experiments()
+    from deepsimplex.experiments.watched_predictions import monitor
+
+    watched = monitor(reference, predictions or (), state=state, level=level, coverage=coverage, seed=seed, **options)
     print(watched)
     if watched.alarm is not None:
         raise typer.Exit(1)

@@ -1,6 +1,5 @@
 """LatentGaussian: Gaussians over latent space, as observations, predictions and inputs of readouts."""
 
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.validation import unmasked
 
 Covariance = Literal["isotropic", "diagonal", "full"]
 COVARIANCES: tuple[str, ...] = ("isotropic", "diagonal", "full")
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether ``value`` is a TensorFlow object; does not import TensorFlow."""
-    tensorflow = sys.modules.get("tensorflow")
-    return tensorflow is not None and (tensorflow.is_tensor(value) or isinstance(value, tensorflow.Variable))
 
 
 def covariance_from_shape(scale_shape: Sequence[Any]) -> Covariance:

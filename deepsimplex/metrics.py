@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.evaluation.reliability_curve import check_bins, equal_width_edges
-from deepsimplex.latent import is_tensor
 
 __all__ = ["BrierScore", "ClasswiseCalibrationError", "ExpectedCalibrationError", "NegativeLogLikelihood"]
 

@@ -175,6 +175,12 @@ def enlarged_digits():
     return replace(data, x=enlarge(data.x), x_test=enlarge(data.x_test))
 
 
+@pytest.fixture(scope="session")
+def enlarged(enlarged_digits):
+    """600 images of Fashion-MNIST's size, float32 in [0, 1], and their labels."""
+    return enlarged_digits.x[:600], enlarged_digits.y[:600].astype("int64")
+
+
 @pytest.fixture
 def digits_as_fashion_mnist(enlarged_digits, monkeypatch):
     """Have ``datasets.load`` return the enlarged digits, whatever it is asked for."""

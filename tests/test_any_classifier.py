@@ -73,6 +73,16 @@ def test_wrapped_classifier_predicts_calibrated_probabilities_and_sets(fitted, f
     assert fitted.familiarity(100 + X[:3]).max() == 0
 
 
+def test_report_resamples_groups_and_takes_those_of_sets(forest, digits):
+    (X_held, y_held), (X, y) = digits[2:]
+    sites, patients = np.arange(len(y)) % 2, np.arange(len(y)) // 5
+    classifier = ds.AfterTraining(forest).conformalize(X_held, y_held, groups=np.arange(len(y_held)) % 2)
+    report = classifier.report(X, y, set_groups=sites, groups=patients, intervals=0.9, resamples=20)
+    p, sets = classifier.predict_proba(X), classifier.predict_set(X, groups=sites)
+    assert report == ds.evaluation.report(y, p, sets=sets, groups=patients, intervals=0.9, resamples=20)
+    assert report.intervals != classifier.report(X, y, set_groups=sites, intervals=0.9, resamples=20).intervals
+
+
 def test_wrapped_classifier_is_a_scikit_learn_classifier(fitted, forest, digits):
     X, y = digits[3]
     assert is_classifier(fitted)

@@ -174,17 +174,72 @@ def test_public_names_are_sorted_and_complete() -> None:
         deepsimplex.nothing  # noqa: B018
 
 
-def test_evaluation_and_command_line_import_no_tensorflow() -> None:
-    """Once Keras is imported, it finds the classes of saved objects."""
+def test_what_takes_arrays_imports_no_tensorflow() -> None:
+    """Evaluation, calibration, conformal sets and rules; once Keras is imported, it finds the classes of saved objects.
+
+    Tensors have the same answers.
+    """
     program = """
-import sys
+import sys, warnings
+warnings.simplefilter("error", RuntimeWarning)
 import deepsimplex.evaluation, deepsimplex.geometry, deepsimplex.cli
+from deepsimplex import calibration
 assert not {"keras", "tensorflow", "pandas", "scipy.stats"} & set(sys.modules)
+import numpy as np
+rng = np.random.default_rng(0)
+answers = []
+for n in (2, 3):
+    p = rng.dirichlet(np.ones(n), 400)
+    p[1:4] = np.eye(n)[:1]  # probabilities of zero
+    y = np.array([rng.choice(n, p=row) for row in p])
+    groups = np.arange(400) % 2
+    for name, kind in calibration.CALIBRATIONS.items():
+        if name != "latent":
+            answers.append((kind().fit(p, y).transform, p))
+    answers[-1][0](p.astype("float32"))
+    calibration.VennAbers().fit(p, y).probability_intervals(p)
+    for method in ("lac", "aps", "raps"):
+        for options in ({}, {"by_class": True}):
+            answers.append((calibration.ConformalSets(method=method, **options).fit(p, y).predict, p))
+        calibration.ConformalSets(method=method).fit(p, y, groups=groups).predict(p, groups)
+    answers.append((calibration.PriorShift(np.ones(n)).fit(p).transform, p))
+    answers.append((calibration.ExpectedCost(1.0 - np.eye(n), 0.4).decide, p))
+    for risk in ("selective_error", "miscoverage", "rejection_rate", *["false_negative_rate"][: n == 2]):
+        rule = calibration.RiskControl(0.6, risk)
+        rule.fit(p, y).predict(p)
+        answers.append((rule.decide, p))
+arrays = [function(p) for function, p in answers]
+assert not {"keras", "tensorflow"} & set(sys.modules)
+assert {type(array) for array in arrays} == {np.ndarray}
 import keras
 for name in ("SimplexClassifier", "CASIMAC", "ConformalSets", "VariationalGaussianProcess", "ArgmaxReadout"):
     assert keras.saving.get_registered_object("deepsimplex>" + name)
+import tensorflow as tf
+for (function, p), array in zip(answers, arrays, strict=True):
+    tensor = function(tf.constant(p))
+    assert tensor.dtype.as_numpy_dtype == array.dtype
+    np.testing.assert_allclose(tensor, array, rtol=1e-9, atol=1e-300, err_msg=repr(function))
 """
     subprocess.run([sys.executable, "-c", program], check=True)  # not of the server, which has imported TensorFlow
+
+
+def test_shell_completes_commands_and_options_without_tensorflow() -> None:
+    program = """
+import os, sys
+from deepsimplex import cli
+sys.argv[:] = ["deepsimplex"]
+try:
+    cli.main()
+finally:
+    assert not {"keras", "tensorflow", "numpy"} & set(sys.modules)
+"""
+    for typed, completed in (("t", "train targets"), ("train --re", "--resume"), ("report --res", "--resamples")):
+        words = f"deepsimplex {typed}"
+        variables = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_DEEPSIMPLEX_COMPLETE": "complete_bash"}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **variables}
+        )
+        assert (done.stdout.split(), done.stderr) == (completed.split(), ""), typed
 
 
 @pytest.mark.slow

@@ -43,6 +43,26 @@ def test_scores_are_losses_of_left_out_samples_and_one_more_of_every_class():
     assert scores["vector"] == pytest.approx(loss / 90)
 
 
+def test_folds_keep_groups_together():
+    """Copies of a sample in other folds give away how it is to be calibrated."""
+    p, y = simulated(4, 40, seed=4)
+    groups, (p, y) = np.repeat(np.arange(40), 10), (np.repeat(p, 10, axis=0), np.repeat(y, 10))
+    rows = np.random.default_rng(0).permutation(400)
+    alone = AutomaticCalibration().fit(p, y)
+    together = AutomaticCalibration().fit(p[rows], y[rows], groups=groups[rows])
+    assert together.scores_["matrix"] > alone.scores_["matrix"] + 0.05
+    weights, shifted = np.repeat([1.0, 0.0], [400, 4]), np.append(groups, [50, 51, 52, 53])
+    weighted = AutomaticCalibration().fit(np.append(p, p[:4], axis=0), np.append(y, y[:4]), weights, groups=shifted)
+    assert weighted.scores_.keys() == {"temperature", "vector", "matrix"}
+    assert AutomaticCalibration().fit(p, y, groups=np.arange(400) % 4).scores_ == {}  # fewer groups than folds
+    np.testing.assert_array_equal(
+        TemperatureScaling().fit(p, y, groups=groups).transform(p), TemperatureScaling().fit(p, y).transform(p)
+    )
+    for calibration in (AutomaticCalibration(), TemperatureScaling()):
+        with pytest.raises(ValueError, match="groups must have a value for each row of p"):
+            calibration.fit(p, y, groups=groups[:5])
+
+
 def test_few_samples_or_many_classes_give_temperature():
     p, y = mixed_up(400, 4)
     few = np.flatnonzero((y != 3) | (np.cumsum(y == 3) <= 9))

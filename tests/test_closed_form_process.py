@@ -8,7 +8,6 @@ import pandas
 import pytest
 import tensorflow as tf
 from sklearn.datasets import load_wine
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import deepsimplex as ds
 from deepsimplex._utils import memory
@@ -16,18 +15,10 @@ from deepsimplex.estimators import gaussian_process
 from deepsimplex.estimators.label_process import SmoothSteps
 from deepsimplex.kernels import LabelRegression
 from tests.fresh_process import run
-from training.robustness.estimator_checks import CASES
 
 X, y = load_wine(return_X_y=True)
 X, y, X_TEST, y_TEST = X[::3], y[::3], X[1::3], y[1::3]
 GROUPS = np.arange(len(X)) // 2
-DEFAULT, EXPECTED_FAILURES = CASES["SimplexGaussianProcess"][0]
-
-
-@pytest.mark.slow
-@parametrize_with_checks([DEFAULT], expected_failed_checks=lambda _: EXPECTED_FAILURES)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

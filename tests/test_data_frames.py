@@ -71,7 +71,9 @@ def test_columns_that_are_no_numbers_raise(kind, name):
 @pytest.mark.parametrize("kind", GAPS)
 def test_missing_values_raise(kind, name):
     table, message = GAPS[kind]
-    with pytest.raises(ValueError, match=f"^Input X contains {message}[^\n]*make_pipeline.SimpleImputer[^\n]*$"):
+    with pytest.raises(
+        ValueError, match=f"^Input X contains {message}[^\n]*make_pipeline.SimpleImputer[^\n]*\nSee docs"
+    ):
         clone(CLASSIFIERS[name]).fit(table, y)
 
 

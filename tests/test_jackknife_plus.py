@@ -138,7 +138,7 @@ def test_files_and_exports_keep_sets(kind, request, tmp_path):
 @pytest.mark.parametrize("format", ["onnx", "litert"])
 @pytest.mark.usefixtures("onnx_without_copies")
 def test_portable_files_keep_sets(format, network, tmp_path):
-    from tests.test_portable_export import RUNNERS
+    from tests.integration.test_portable_export import RUNNERS
 
     model, X, y = network
     model = copy.deepcopy(model).conformalize(X, y, 0.8, left_out=True)
@@ -193,5 +193,5 @@ def test_runs_and_tables_of_files_have_the_sets_of_the_model(network):
     x, labels = (part[:20] for part in draw(np.random.default_rng(8), 40))
     sets = model.predict_set(x)
     np.testing.assert_array_equal(_predicted(model, x, 0.05)["sets"], sets)
-    report, _ = scores_of(model, x, labels, model.predict_proba(x))
+    report, _ = scores_of(labels, model.predict_all(x), model.class_names)
     assert report.set_size == ds.evaluation.set_size(labels, sets)

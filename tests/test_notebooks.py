@@ -26,7 +26,7 @@ def kernel():
 
 
 @pytest.mark.slow
-@pytest.mark.pages
+@pytest.mark.examples
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_notebook_runs(path, kernel):
     markdown, pictures = notebooks.page(path, kernel)

@@ -164,3 +164,30 @@ def test_non_numeric_features_raise_in_every_classifier(kind):
     for other in (x.astype(str), x.astype("M8[s]")):
         with pytest.raises(TypeError, match=r"^X must.*found dtype"):
             kind().fit(other, y)
+
+
+RAGGED = [[0], [0, 1]]
+X = np.arange(60.0).reshape(20, 3) % 7
+Y = np.arange(20) % 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: readout.LeftOutSoftmax(geometry.vertices(3)).adapt(P), "left_out must be LeftOutLatents"),
+        (lambda: readout.LeftOutSoftmax(geometry.vertices(3)).predict(LATENT, log=P), "log must be True or False"),
+        (lambda: readout.integrated_gradients(len, np.float64(0.5)), r"x must have shape \[N, ...\]"),
+        (lambda: ds.heads.LayerHead([0]), r"layer must be a keras.layers.Layer; found \[0\]"),
+        (lambda: ds.heads.ClosedFormHead(2).solve(X, Y, seed="a"), "seed must be"),
+        (lambda: ds.heads.ClosedFormHead(2).solve(RAGGED, [0, 1]), "samples must be an array"),
+        (lambda: ds.heads.ClosedFormHead(2).adapt(X, Y).predict(X[:, :2]), "features must have 3 columns"),
+        (lambda: calibration.UnknownScore().fit(np.log(P), [1.0]), "variance must have 2 rows"),
+        (lambda: calibration.ConformalSets(0.5).fit(P, [0, 1], groups=RAGGED), "groups must be an array"),
+        (lambda: estimators.GLVQ(classes=RAGGED).fit(X, Y), "classes must"),
+        (lambda: estimators.GLVQ().fit(X, RAGGED), "y must be an array"),
+        (lambda: estimators.GLVQ().fit(X, Y).saliency(X, labels=RAGGED), "labels must hold one label for each"),
+    ],
+)
+def test_arguments_of_another_type_raise(call, message):
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        call()

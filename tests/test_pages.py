@@ -1,5 +1,6 @@
 """Pages can be read where they lie: tables as measured, pictures and links that exist, formulas that viewers render."""
 
+import ast
 import json
 import re
 
@@ -46,3 +47,30 @@ def test_page_holds_its_results_pictures_and_links(page):
             assert (page.parent / address).exists(), address
     assert r"\(" not in text
     assert "The site shows" not in text
+
+
+GUIDES = sorted(page for page in (ROOT / "docs" / "guides").glob("*.md") if page.stem != "decisions")
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_guide_has_at_most_a_hundred_lines_beside_its_tables(page):
+    text = re.sub(r"<!-- results .*?<!-- end -->\n", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert text.count("\n") <= 100
+
+
+def anchors(page):
+    """The anchors of headings, as the site and the usual viewers of repositories make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+def test_errors_name_guides_and_sections_that_exist():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "deepsimplex").rglob("*.py")]
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "guided"]
+    assert len(named) >= 20
+    for address in named:
+        page, _, anchor = address.partition("#")
+        assert not anchor or anchor in anchors(ROOT / "docs" / "guides" / page), address
+        assert (ROOT / "docs" / "guides" / page).is_file(), address

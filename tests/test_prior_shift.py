@@ -65,17 +65,17 @@ def test_estimate_is_the_likeliest():
 
 @pytest.mark.parametrize("held_out", [None, 300])
 def test_interval_covers_and_test_holds_its_level(held_out):
-    """Of 100 draws: intervals of 95% about the frequencies of a shift, and false alarms of 10% without one."""
+    """Of 50 draws: intervals of 95% about the frequencies of a shift, and false alarms of 10% without one."""
     rng, w = np.random.default_rng(2), np.array([0.2, 0.2, 0.6])
     covered, alarms, power = [], [], []
-    for _ in range(100):
+    for _ in range(50):
         q = Q if held_out is None else draw(rng, held_out, Q)[0].mean(axis=0)
         shift = PriorShift(q, held_out=held_out).fit(draw(rng, 120, w)[0])
         covered.append((shift.lower_ <= w) & (w <= shift.upper_))
         power.append(shift.p_value_ <= 0.1)
         alarms.append(PriorShift(q, held_out=held_out).fit(draw(rng, 120, Q)[0]).p_value_ <= 0.1)
-    assert np.mean(covered, axis=0).min() > 0.9  # standard deviation 0.022
-    assert np.mean(alarms) < 0.1 + 2 * np.sqrt(0.09 / 100)
+    assert np.mean(covered, axis=0).min() > 0.88  # standard deviation 0.03
+    assert np.mean(alarms) < 0.1 + 2 * np.sqrt(0.09 / 50)
     assert np.mean(power) > 0.95
 
 

@@ -423,19 +423,48 @@ def test_local_metrics_separate_classes_that_cross():
     np.testing.assert_allclose(np.mean(np.sum(classifier.omega_**2, axis=(1, 2))), 1.0)
 
 
-def test_rows_between_classes_are_rejected(wine):
-    X, y, X_test, y_test = wine
-    names = np.array(["a", "b", "c"])
-    classifier = ds.GLVQ().fit(X, names[y])
+def test_rows_between_classes_look_unknown(wine):
+    X, y, X_test, _ = wine
+    classifier = ds.GLVQ().fit(X, y)
     similarity = classifier.relative_similarity(X_test)
     distances = np.sum(((X_test[:, None] - classifier.prototypes_) / classifier.width_) ** 2, axis=2)
     first, second = np.sort(distances, axis=1)[:, :2].T  # one prototype for each class
     np.testing.assert_allclose(similarity, (second - first) / (second + first), rtol=1e-9)
-    predicted = classifier.predict_or_reject(X_test, 0.3)
-    np.testing.assert_array_equal(predicted == "unknown", similarity < 0.3)
-    kept = similarity >= 0.3
-    np.testing.assert_array_equal(predicted[kept], classifier.predict(X_test)[kept])
-    assert np.mean(predicted[kept] == names[y_test][kept]) >= classifier.score(X_test, names[y_test])
-    assert ds.GLVQ().fit(X, y).predict_or_reject(X_test, 1.0).tolist() == [-1] * len(X_test)
-    with pytest.raises(ValueError, match="threshold must"):
-        classifier.predict_or_reject(X_test, 1.5)
+    score = classifier.fit_unknown(X_test).unknown_score(X_test)
+    np.testing.assert_array_equal(score.argsort(kind="stable"), (-similarity).argsort(kind="stable"))
+    assert classifier.unknown_score(1e6 * X_test).min() > 0.99  # far from all prototypes
+
+
+@idle_are_reported
+@each_classifier
+def test_share_of_known_rows_is_rejected(classifier, wine, tmp_path):
+    X, y, X_test, y_test = wine
+    names = np.array(["a", "b", "c"])
+    classifier = clone(classifier).fit(X, names[y])
+    with pytest.raises(ValueError, match=r"^unknown_score needs.*fit_unknown\(X_held\)"):
+        classifier.predict_or_unknown(X_test)
+    predicted = classifier.fit_unknown(X_test).predict_or_unknown(X_test, 0.2)
+    known = predicted != "unknown"
+    np.testing.assert_allclose(np.mean(~known), 0.2, atol=1.5 / len(X_test))
+    np.testing.assert_array_equal(predicted[known], classifier.predict(X_test)[known])
+    assert np.mean(predicted[known] == names[y_test][known]) >= classifier.score(X_test, names[y_test])
+    assert "none" in classifier.predict_or_unknown(X_test, 0.2, abstention="none")
+    for rejected in (1.0, -0.1, np.nan):
+        with pytest.raises(ValueError, match="rejected must"):
+            classifier.predict_or_unknown(X_test, rejected)
+    classifier.set_priors([1, 1, 1], trained=[1, 2, 1])  # which do not change it
+    classifier.save(tmp_path / "classifier.npz")
+    for copy in (ds.load(tmp_path / "classifier.npz"), pickle.loads(pickle.dumps(classifier))):
+        np.testing.assert_array_equal(copy.predict_or_unknown(X_test, 0.2) == "unknown", ~known)
+    assert "Samples of no known class" not in classifier.card()
+    with pytest.raises(ValueError, match="fit_unknown"):
+        classifier.fit(X, y).unknown_score(X_test)
+
+
+def test_distances_are_computed_once(wine, monkeypatch):
+    X, y, X_test, _ = wine
+    classifier, passes = ds.GMLVQ().fit(X, y).fit_unknown(X_test), []
+    distances = ds.GMLVQ._distances
+    monkeypatch.setattr(ds.GMLVQ, "_distances", lambda self, X: passes.append(len(X)) or distances(self, X))
+    classifier.predict_or_unknown(X_test)
+    assert passes == [len(X_test)]

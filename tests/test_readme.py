@@ -198,7 +198,7 @@ def run_of(example: Example) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.pages
+@pytest.mark.examples
 @pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
 def test_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""
@@ -218,7 +218,7 @@ def test_example_runs(example, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.pages
+@pytest.mark.examples
 @pytest.mark.filterwarnings("ignore:none of the .* held-out samples has a class that is likelier:UserWarning")
 def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
     """The commands of the guide, in this process."""
@@ -247,12 +247,15 @@ def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
 
 
 def test_configuration_with_user_defined_members_is_valid(tmp_path, monkeypatch):
-    """The classes of the page on extending, in a module of their own, go into a configuration as the page says."""
+    """The classes of the pages on extending, in a module of their own, go into a configuration as one page says."""
     from deepsimplex.experiments import load_config
 
-    page = ROOT / "docs" / "guides" / "extending.md"
+    guides = ROOT / "docs" / "guides"
+    page = guides / "extending.md"
     parts = (ast.Import, ast.ImportFrom, ast.ClassDef)
-    blocks = [ast.parse(example.text).body for example in examples_of(page)]
+    blocks = [
+        ast.parse(example.text).body for each in (page, *guides.glob("own_*s.md")) for example in examples_of(each)
+    ]
     kept = [ast.unparse(part) for block in blocks for part in block if isinstance(part, parts)]
     (tmp_path / "mine.py").write_text("\n\n".join(kept))
     monkeypatch.syspath_prepend(tmp_path)

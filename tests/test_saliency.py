@@ -3,7 +3,11 @@
 import keras
 import numpy as np
 import pytest
+import sklearn.base
+import sklearn.datasets
 import tensorflow as tf
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
 
 import deepsimplex as ds
 from deepsimplex.readout import feature_gradients, integrated_gradients
@@ -215,6 +219,101 @@ def test_familiarity_without_density_raises():
     model = ds.SimplexClassifier(keras.Sequential([keras.Input((3,))]), num_classes=2)
     with pytest.raises(ValueError, match="needs fit_density first"):
         model.saliency(np.zeros((2, 3)), of="familiarity")
+
+
+def plain_network(outputs, images):
+    """A Keras classifier of images of integers, without the heads of this package."""
+    x, y = images
+    keras.utils.set_random_seed(0)
+    last = keras.layers.Dense(outputs, activation="sigmoid" if outputs == 1 else "softmax")
+    layers = [keras.layers.Rescaling(1 / 255), keras.layers.Conv2D(4, 3, activation="relu"), keras.layers.Flatten()]
+    model = keras.Sequential([keras.Input((8, 8, 1), dtype="uint8"), *layers, last])
+    model.compile("adam", "binary_crossentropy" if outputs == 1 else "sparse_categorical_crossentropy")
+    pixels = np.round(255 * x[..., np.newaxis]).astype(np.uint8)
+    model.fit(pixels, np.minimum(y, max(outputs - 1, 1)), epochs=3, verbose=0)
+    return model, pixels
+
+
+@pytest.mark.parametrize("outputs", [1, 10])
+def test_any_keras_classifier_has_maps_that_sum_to_difference_of_calibrated_logarithms(outputs, images):
+    model, pixels = plain_network(outputs, images)
+    labels = np.minimum(images[1], max(outputs - 1, 1))
+    classifier = ds.AfterTraining(model, classes=[f"digit {k}" for k in range(max(outputs, 2))])
+    classifier.calibrate(pixels, np.array(classifier.classes_)[labels])
+    maps = classifier.saliency(pixels[:3], labels="digit 1", steps=256)
+    p, p_black = classifier.predict_proba(pixels[:3])[:, 1], classifier.predict_proba(0 * pixels[:1])[0, 1]
+    assert maps.shape == (3, 8, 8)
+    np.testing.assert_allclose(maps.sum(axis=(1, 2)), np.log(p / p_black), rtol=0.02, atol=0.02)
+    heat = classifier.saliency(pixels[:3], method="grad_cam")
+    assert heat.shape == (3, 8, 8)
+    assert heat.max() > 0
+
+
+def test_wrapped_model_has_the_maps_of_the_model(digits):
+    model, x = digits
+    for options in ({"steps": 4}, {"method": "grad_cam", "labels": "digit 3"}):
+        np.testing.assert_allclose(
+            ds.AfterTraining(model).saliency(x[:2], **options), model.saliency(x[:2], **options), rtol=1e-3, atol=1e-4
+        )
+
+
+ESTIMATORS = {
+    "LVQ1": ds.LVQ1(),
+    "GMLVQ": ds.GMLVQ(),
+    "LGMLVQ": ds.LGMLVQ(),
+    "GPLVQ": ds.GPLVQ(1),
+    "closed form": ds.SimplexGaussianProcess(),
+    "named target": ds.SimplexGaussianProcess("casimac", max_iter=3),
+    "categorical": ds.CategoricalGaussianProcess(epochs=1, inducing=5),
+    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, epochs=1),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_parts_of_columns_sum_to_difference_of_log_probabilities(name):
+    X, y = sklearn.datasets.load_iris(return_X_y=True, as_frame=True)
+    X, names, baseline = X[::3], np.array(["a", "b", "c"])[y[::3]], X.mean(axis=0)
+    classifier = sklearn.base.clone(ESTIMATORS[name]).fit(X, names).fit_density(X, names)
+    held = np.where(np.arange(len(X)) % 7 == 0, "b", names)  # with errors, as a calibration needs
+    classifier.calibrate(X, held).set_priors([2, 1, 1])
+    for wrapped in (classifier, ds.AfterTraining(classifier)):
+        parts = wrapped.saliency(X[:3], labels=["a", "b", "c"], baseline=baseline, steps=256, batch_size=1000)
+        p, p_mean = wrapped.predict_proba(X[:3]), wrapped.predict_proba(baseline.to_frame().T)[0]
+        np.testing.assert_allclose(parts.sum(axis=1), np.log(np.diag(p) / p_mean), rtol=0.02, atol=0.02)
+    likeliest = classifier.saliency(X[:3], method="gradients")
+    np.testing.assert_array_equal(classifier.saliency(X[:3], labels="a", method="gradients"), likeliest)
+    far = X[:1].assign(**{X.columns[1]: 50.0})
+    assert classifier.saliency(far, of="familiarity", baseline=X.iloc[0]).argmin() == 1
+    classifier.set_priors(None).calibrate(X, held, "venn_abers")  # steps, which are left out
+    uncalibrated = classifier.saliency(X[:2], labels="b")
+    np.testing.assert_array_equal(classifier.calibrate(None).saliency(X[:2], labels="b"), uncalibrated)
+
+
+def test_classifiers_without_gradient_raise():
+    X, y = sklearn.datasets.load_iris(return_X_y=True)
+    forest, table = RandomForestClassifier(2).fit(X, y), np.full((3, 3), 1 / 3)
+    for classifier, samples, message in [
+        (ds.AfterTraining(forest), X, r"found RandomForest.*permutation_importance\(classifier, X, y\) and shap"),
+        (ds.AfterTraining(classes=range(3)), table, "found probabilities alone"),
+        (ds.LatentRegressionClassifier(Ridge(), "ilr").fit(X, y), X, r"found the regressor Ridge\(\)"),
+    ]:
+        with pytest.raises(ValueError, match=f"^saliency needs a gradient.*{message}"):
+            classifier.saliency(samples)
+    inner = ds.SimplexGaussianProcess().fit(X, y)
+    through = ds.AfterTraining(inner, features=lambda X: X[:, :2]).fit_density(X, y)
+    with pytest.raises(ValueError, match="no gradient through features"):
+        through.saliency(X, of="familiarity")
+    for options, message in [
+        ({"labels": "versicolor"}, "labels must hold one of the classes 0, 1, 2; found 'versicolor'"),
+        ({"labels": [0, 1]}, "labels must hold one label for each of the 150 rows of X"),
+        ({"of": "familiarity"}, "needs fit_density first"),
+        ({"method": "grad_cam"}, "needs images"),
+        ({"baseline": [0.0, 1.0]}, "baseline must"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            inner.saliency(X, **options)
+    with pytest.raises(ValueError, match="X has 3 features"):
+        inner.saliency(X[:, :3])
 
 
 def test_figure_has_a_map_beside_each_image():

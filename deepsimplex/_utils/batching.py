@@ -5,10 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 
+from deepsimplex._utils.array_operations import keras, tf
 from deepsimplex._utils.portable_operations import portable_format
 
 # Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.

@@ -33,6 +33,19 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 
+def guided(page: str, message: str, kind: type[Exception] = ValueError) -> Exception:
+    """Return an error with the guide that explains it as a note, which tracebacks and the command line show.
+
+    Examples
+    --------
+    >>> guided("decisions.md#return-a-set", "y must hold at least 9 samples").__notes__
+    ['See docs/guides/decisions.md#return-a-set']
+    """
+    error = kind(message)
+    error.add_note(f"See docs/guides/{page}")
+    return error
+
+
 def listed(items: Iterable[Any], most: int = 20) -> str:
     """Join items by commas; beyond ``most`` of them say how many there are.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
+from deepsimplex._utils.array_operations import keras
 
 
 def stated_inputs(model: Any) -> Any:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
-from scipy.special import erfcx
+
+from deepsimplex._utils.array_operations import is_tensor, keras, operations, tf
 
 Format = Literal["onnx", "litert"]
 portable_format: contextvars.ContextVar[Format | None] = contextvars.ContextVar("portable_format", default=None)
@@ -55,6 +54,8 @@ def erfc(x: Any) -> Any:
 
 @functools.cache
 def _erfc_polynomial(dtype: str) -> list[float]:
+    from scipy.special import erfcx
+
     def logarithm(place: Any) -> Any:
         t = 0.5 + 0.5 * place
         return np.log(erfcx(2.0 / t - 2.0) / t)
@@ -74,7 +75,7 @@ def log1p(x: Any) -> Any:
 
 def log_sigmoid(x: Any) -> Any:
     """log 1 / (1 + exp(-x))."""
-    return -softplus(-x) if portable_format.get() else tf.math.log_sigmoid(x)
+    return -softplus(-x) if portable_format.get() and is_tensor(x) else operations(x).math.log_sigmoid(x)
 
 
 def softplus(x: Any) -> Any:
@@ -96,14 +97,14 @@ def expm1(x: Any) -> Any:
 
 def count_at_most(table: NDArray[Any], x: Any) -> Any:
     """Count the numbers of a row of ``table`` [m, K], which ascends, that are at most x [m, N]."""
-    if portable_format.get() is None:
-        return tf.searchsorted(table, x, side="right")
+    if portable_format.get() is None or not is_tensor(x):
+        return operations(x).searchsorted(table, x, side="right")
     return tf.reduce_sum(tf.cast(table[:, np.newaxis, :] <= x[:, :, tf.newaxis], tf.int32), axis=-1)
 
 
-def smallest_normal(dtype: tf.DType) -> float:
+def smallest_normal(dtype: Any) -> float:
     """Smallest normal number of a float dtype."""
-    return float(np.finfo(dtype.as_numpy_dtype).tiny)
+    return float(np.finfo(getattr(dtype, "as_numpy_dtype", dtype)).tiny)
 
 
 def precise_dtype() -> str:
@@ -124,7 +125,7 @@ def solve_lower(factor: Callable[[], Any], B: Any) -> Any:
     return tf.matmul(tf.constant(inverse, B.dtype), B)
 
 
-def batch_normalization(**options: Any) -> keras.layers.BatchNormalization:
+def batch_normalization(**options: Any) -> Any:
     """Make batch normalization whose moving averages keep up with short trainings.
 
     In the scope of a ``tf.distribute`` strategy it is over the samples of all replicas. Without one Keras'

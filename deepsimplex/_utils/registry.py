@@ -2,12 +2,14 @@
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-import keras
+from wrapt import register_post_import_hook
 
-from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.array_operations import keras
+from deepsimplex._utils.messages import did_you_mean, guided
 from deepsimplex._utils.parameters import check_arguments, constructor_parameters
 
 Member = TypeVar("Member")
@@ -78,7 +80,7 @@ class Registry(dict[str, type[Member]]):
         """Return the class of a short name, of "module:Class", or of a name registered with Keras."""
         if name in self:
             return self[name]
-        member = imported(name, self.kind) if ":" in name else keras.saving.get_registered_object(name)
+        member = imported(name, self.kind) if ":" in name else _registered_object(name)
         if member is None:
             raise ValueError(
                 f"{self.kind} must be one of {', '.join(self)}, or 'module:Class'; found {name!r}"
@@ -99,6 +101,14 @@ class Registry(dict[str, type[Member]]):
         return kind(**{key: value for key, value in defaults.items() if key in known} | arguments)
 
 
+def registered(kind: type[Member]) -> type[Member]:
+    """Register a class with Keras, which finds it in saved files, as soon as Keras is imported."""
+    register_post_import_hook(
+        lambda module: module.saving.register_keras_serializable(package="deepsimplex")(kind), "keras"
+    )
+    return kind
+
+
 def imported(name: str, kind: str) -> Any:
     """Return the object of "module:attribute"; raise a ValueError that names ``kind`` if it cannot be imported."""
     module, _, attribute = name.partition(":")
@@ -108,9 +118,14 @@ def imported(name: str, kind: str) -> Any:
         raise ValueError(f"{kind} {name!r} cannot be imported: {error}") from error
 
 
+def _registered_object(name: str) -> Any:
+    """Return what is registered with Keras under a name, or None; before Keras is imported, "package>name" alone is."""
+    return keras.saving.get_registered_object(name) if ">" in name or "keras" in sys.modules else None
+
+
 def registered_function(value: Any, name: str) -> Callable[..., Any] | None:
     """Return a callable as it is, and the function registered with Keras under a name; None as None."""
-    function = keras.saving.get_registered_object(value) if isinstance(value, str) else value
+    function = _registered_object(value) if isinstance(value, str) else value
     if function is None and value is not None:
         raise ValueError(
             f"{name} must be a callable, None or a name registered with Keras; found {value!r}. Import the module "
@@ -127,8 +142,9 @@ def registered_name(function: Callable[..., Any] | None, name: str) -> str | Non
         return None
     registered = keras.saving.get_registered_name(function) if hasattr(function, "__name__") else ""
     if keras.saving.get_registered_object(registered) is not function:
-        raise ValueError(
+        raise guided(
+            "extending.md",
             f"{name} must be registered with Keras to be saved; found {function!r}. Write "
-            "@keras.saving.register_keras_serializable(package='...') above its definition"
+            "@keras.saving.register_keras_serializable(package='...') above its definition",
         )
     return registered

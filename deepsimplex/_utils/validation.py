@@ -288,7 +288,7 @@ def check_labels(
         labels = labels[:, 0]
     if labels.ndim not in (1, 2) or len(labels) == 0 != rows or rows not in (None, len(labels)):
         wanted = "hold at least one label" if rows is None else f"hold one label for each of the {rows} rows of {of}"
-        raise ValueError(f"{name} must {wanted}; found shape {np.shape(y)}")
+        raise ValueError(f"{name} must {wanted}; found shape {labels.shape}")
     if classes is not None:
         num_classes = len(classes)
         labels = _class_numbers(labels, classes, name) if labels.ndim == 1 else labels
@@ -472,7 +472,7 @@ def check_finite_rows(array: NDArray[Any], name: str, dtype: DTypeLike) -> NDArr
 
 def check_groups(groups: ArrayLike, num_rows: int | None, each: str = "sample of arrays") -> NDArray[Any]:
     """Return groups as an array [N]; raise an error for another number than rows, None of streams."""
-    array = np.asarray(groups)
+    array = unmasked(groups, "groups")
     if array.shape != (num_rows,):
         raise ValueError(f"groups must have a value for each {each}; found shape {array.shape}")
     # Of a list of numbers and text NumPy makes text.

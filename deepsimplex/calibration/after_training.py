@@ -3,18 +3,17 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import with_prefix
-from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.array_operations import keras, tf
+from deepsimplex._utils.messages import guided, listed, warn_caller
 from deepsimplex._utils.registry import Registry
-from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_sample_weight
+from deepsimplex._utils.validation import check_array, check_class_names, check_flag, check_groups, check_sample_weight
 from deepsimplex.calibration.automatic_choice import AutomaticCalibration
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
@@ -63,7 +62,7 @@ COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
     "decision_rule": (DecisionRule, "probabilities", "the rule that was fitted to them", "set_decision"),
 }
 # Rows whose sets are computed together, where every left-out sample has its own predictions of them.
-_SET_ROWS = 64
+SET_ROWS = 64
 # Those that are fitted to calibrated probabilities.
 _ON_PROBABILITIES = ("priors", "prediction_sets", "decision_rule")
 
@@ -105,6 +104,9 @@ class TrainedClassifier(Protocol):
     def _class_labels(self) -> Sequence[Any]:
         """Return the names of the classes."""
 
+    def _class_numbers(self, labels: Any, rows: int) -> NDArray[np.int64]:
+        """Return the class numbers of the argument ``labels``, as many as rows."""
+
     def predict_proba(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return class probabilities [N, n], calibrated, and for other frequencies of the classes if set."""
 
@@ -132,14 +134,16 @@ class FittedComponents:
     prediction_sets: ConformalSets | None = None
     decision_rule: DecisionRule | None = None
 
-    def fit_density(self, x: Any, y: Any = None, method: Any = "nearest_neighbors", **options: Any) -> Self:
+    def fit_density(
+        self, x: Any, y: Any = None, method: Any = "nearest_neighbors", *, groups: Any = None, **options: Any
+    ) -> Self:
         """Fit a density to the features of training samples, or remove it if x is None."""
         density = None
         if not _removes(x, y, "fit_density"):
             density = copy.deepcopy(DENSITIES.get(method))
             x, labels, _ = self.classifier._labeled_arrays(x, y, None)
             features = self.classifier._density_features(x, **options)
-            density.fit(features, labels, self.classifier._variance_share)
+            density.fit(features, labels, self.classifier._variance_share, groups)
         return self.set_density(density)
 
     def set_density(self, density: FeatureDensity | None) -> Self:
@@ -150,7 +154,14 @@ class FittedComponents:
         return self
 
     def calibrate(
-        self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any
+        self,
+        x: Any,
+        y: Any = None,
+        method: Any = "temperature",
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        **options: Any,
     ) -> Self:
         """Fit a calibration to uncalibrated outputs of held-out samples, or remove it if x is None."""
         calibration = None
@@ -158,7 +169,9 @@ class FittedComponents:
             calibration = copy.deepcopy(CALIBRATIONS.get(method))
             x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
             outputs = self.classifier._uncalibrated_outputs(x, **options)
-            calibration.fit_outputs(labels, **outputs, sample_weight=weights)
+            together = None if groups is None else check_groups(groups, len(labels), "row of x")
+            further = {} if together is None or not calibration.divides_samples else {"groups": together}
+            calibration.fit_outputs(labels, **outputs, sample_weight=weights, **further)
             p, counted = calibration.apply_outputs(**outputs), check_sample_weight(weights, len(labels))
             calibration.mean_probabilities_ = np.average(p, axis=0, weights=counted)
             calibration.held_out_ = int(np.count_nonzero(counted))
@@ -190,9 +203,10 @@ class FittedComponents:
         if trained is not None:
             return PriorShift(_in_order(trained, self.classifier._class_labels(), "trained"), frequencies, **options)
         if not hasattr(self.calibration, "mean_probabilities_"):
-            raise ValueError(
+            raise guided(
+                "priors.md",
                 f"{method} needs the frequencies that probabilities are calibrated for: call calibrate with held-out "
-                "samples first, method='bias_corrected_temperature', or give those of the training samples as trained"
+                "samples first, method='bias_corrected_temperature', or give those of the training samples as trained",
             )
         calibration: Any = self.calibration
         return PriorShift(calibration.mean_probabilities_, frequencies, calibration.held_out_, **options)
@@ -244,7 +258,10 @@ class FittedComponents:
     def decide(self, x: Any, **options: Any) -> NDArray[np.int64]:
         """Return class numbers [N], and -1 for abstentions, by the rule."""
         if self.decision_rule is None:
-            raise ValueError("decide needs set_decision with a rule first, such as calibration.ExpectedCost(costs)")
+            raise guided(
+                "decisions.md#weigh-the-errors",
+                "decide needs set_decision with a rule first, such as calibration.ExpectedCost(costs)",
+            )
         return self.decision_rule.decide(self.classifier.predict_proba(x, **options))
 
     def _held_out(self, x: Any, y: Any, left_out: bool, options: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -276,17 +293,19 @@ class FittedComponents:
     def predict_set(self, x: Any, groups: Any = None, *, p: Any = None, **options: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each sample, bool [N, n]; p are their probabilities, if known."""
         if self.prediction_sets is None:
-            raise ValueError("predict_set needs conformalize with held-out samples first")
+            raise guided("decisions.md#return-a-set", "predict_set needs conformalize with held-out samples first")
         if isinstance(self.prediction_sets, JackknifePlusSets):
             features = self.classifier._density_features(x, **options)
-            parts = np.array_split(features, -(-len(features) // _SET_ROWS))
+            parts = np.array_split(features, -(-len(features) // SET_ROWS))
             return np.concatenate([self._sets(None, tf.constant(part), groups).numpy() for part in parts])
         return self.prediction_sets.predict(self.classifier.predict_proba(x, **options) if p is None else p, groups)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
         """Return the share of training samples that are less typical than each sample, [N]."""
         if self.density is None:
-            raise ValueError("familiarity needs fit_density with the training samples first")
+            raise guided(
+                "decisions.md#flag-the-unfamiliar", "familiarity needs fit_density with the training samples first"
+            )
         return self.density.familiarity(self.classifier._density_features(x, **options))
 
     @property
@@ -300,6 +319,11 @@ class FittedComponents:
         for part in self.probability_maps:
             p = part.apply_probabilities(p)
         return p
+
+    @property
+    def differentiable(self) -> Self:
+        """The same without a calibration by steps, which has no gradient."""
+        return self if getattr(self.calibration, "has_gradient", True) else replace(self, calibration=None)
 
     def served(self, p: Any, features: Any) -> dict[str, Any]:
         """Return "prediction_set", "decision" and "familiarity", outputs of an exported classifier, as far as fitted.

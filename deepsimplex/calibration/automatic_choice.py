@@ -4,10 +4,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import keras
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_labels
 from deepsimplex.calibration.logistic_scaling import MatrixScaling, VectorScaling
@@ -22,17 +23,19 @@ _METHODS: dict[str, type[ProbabilityCalibration]] = {
 _MOST_CLASSES = 50
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class AutomaticCalibration(ProbabilityCalibration):
     """The one of temperature, vector and matrix scaling that cross-validation on the held-out samples prefers.
 
-    With fewer samples of a class than two for every fold, or more than 50 classes, temperature scaling without a
-    comparison. The likeliest class may change, unless temperature scaling is chosen.
+    With fewer samples of a class than two for every fold, with a class in fewer groups than folds, if ``fit`` is given
+    groups, or with more than 50 classes, temperature scaling without a comparison. The likeliest class may change,
+    unless temperature scaling is chosen.
 
     Parameters
     ----------
     folds : int
-        Number of folds, with the frequencies of the classes. Default 5.
+        Number of folds, with the frequencies of the classes, and with whole groups if ``fit`` is given groups. Default
+        5.
     seed : int
         Seed of the folds. Default 0.
 
@@ -68,6 +71,7 @@ class AutomaticCalibration(ProbabilityCalibration):
     """
 
     fitted_attributes = ("chosen_", "scores_")
+    divides_samples = True
     chosen_: ProbabilityCalibration
     scores_: dict[str, float]
 
@@ -75,30 +79,48 @@ class AutomaticCalibration(ProbabilityCalibration):
         self.folds = check_whole(folds, "folds", 2)
         self.seed = check_whole(seed, "seed", 0)
 
-    def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
+    def _fit(
+        self,
+        p: NDArray[np.float64],
+        y: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        floor: float,
+        groups: NDArray[Any] | None = None,
+    ) -> None:
         n = p.shape[1]
         self.scores_ = {}
-        if n <= _MOST_CLASSES and np.bincount(y, minlength=n).min() >= 2 * self.folds:
+        units = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        of_class = [len(np.unique(units[y == k])) for k in range(n)]
+        enough = np.bincount(y, minlength=n).min() >= 2 * self.folds and min(of_class) >= self.folds
+        if n <= _MOST_CLASSES and enough:
+            folds = self._folds(y, groups)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of folds in which all are classified correctly
-                self.scores_ = {name: self._score(method, p, y, weights, floor) for name, method in _METHODS.items()}
+                parts = p, y, weights, floor
+                self.scores_ = {name: self._score(method, folds, *parts) for name, method in _METHODS.items()}
         best = min(self.scores_, key=self.scores_.__getitem__, default="temperature")
         self.chosen_ = _METHODS[best]()
         self.chosen_._fit(p, y, weights, floor)
 
+    def _folds(self, y: NDArray[np.int64], groups: NDArray[Any] | None) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Return the rows of the others and of each fold."""
+        from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+        divide = StratifiedKFold if groups is None else StratifiedGroupKFold
+        return list(divide(self.folds, shuffle=True, random_state=self.seed).split(y, y, groups))
+
     def _score(
         self,
         method: type[ProbabilityCalibration],
+        folds: list[tuple[NDArray[Any], NDArray[Any]]],
         p: NDArray[np.float64],
         y: NDArray[np.int64],
         weights: NDArray[np.float64],
         floor: float,
     ) -> float:
         """Return the mean NLL of smoothed labels over the folds."""
-        from sklearn.model_selection import StratifiedKFold
-
         labels, calibrated = smoothed_labels(y, weights, p.shape[1]), np.empty_like(p)
-        for others, fold in StratifiedKFold(self.folds, shuffle=True, random_state=self.seed).split(p, y):
+        for others, fold in folds:
             fitted = method()
             try:
                 fitted._fit(p[others], y[others], weights[others], floor)

@@ -2,18 +2,22 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.array_operations import is_tensor, operations
+from deepsimplex._utils.messages import guided, warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype, smallest_normal
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
-from deepsimplex.latent import LatentGaussian, is_tensor
+from deepsimplex._utils.validation import (
+    check_groups,
+    check_labels_and_probabilities,
+    check_probabilities,
+    check_sample_weight,
+)
+from deepsimplex.latent import LatentGaussian
 
 
 class Calibration(Fitted, ABC):
@@ -45,6 +49,7 @@ class Calibration(Fitted, ABC):
 
     # Of held-out samples, set by ``calibrate`` of a classifier: mean calibrated probabilities [n], and their number.
     further_attributes = ("mean_probabilities_", "held_out_")
+    divides_samples: ClassVar[bool] = False  # whether ``fit_outputs`` takes groups, which it keeps together
     mean_probabilities_: NDArray[np.float64]
     held_out_: int
 
@@ -55,7 +60,7 @@ class Calibration(Fitted, ABC):
         *,
         probabilities: NDArray[Any],
         latent: LatentGaussian | None = None,
-        readout: keras.layers.Layer | None = None,
+        readout: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit to uncalibrated outputs of a classifier on held-out samples.
@@ -99,7 +104,15 @@ class Calibration(Fitted, ABC):
 
 
 class ProbabilityCalibration(Calibration):
-    """Base class of calibrations that map class probabilities to class probabilities."""
+    """Base class of calibrations that map class probabilities to class probabilities.
+
+    Examples
+    --------
+    >>> from deepsimplex.calibration import TemperatureScaling
+    >>> scaling, p, y = TemperatureScaling(), [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], [0, 1, 1, 1]
+    >>> isinstance(scaling, ProbabilityCalibration), scaling.fit_transform(p, y)[0].round(2)
+    (True, array([0.75, 0.25]))
+    """
 
     @abstractmethod
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
@@ -107,7 +120,7 @@ class ProbabilityCalibration(Calibration):
 
     @abstractmethod
     def _transform(self, p: Any, floor: float) -> Any:
-        """Calibrate probabilities, a tensor [N, n], float64 except for export formats without it."""
+        """Calibrate probabilities, an array or a tensor [N, n], float64 except for export formats without it."""
 
     def fit(
         self,
@@ -115,6 +128,7 @@ class ProbabilityCalibration(Calibration):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
+        groups: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
     ) -> Self:
         """Fit to the class probabilities of held-out samples and their labels.
@@ -129,6 +143,8 @@ class ProbabilityCalibration(Calibration):
         sample_weight : array_like, shape [N], optional
             Not negative; samples of weight 0 are left out. A weight of 2 is the sample twice: what depends on the
             number of samples, as penalties and Venn-Abers intervals do, takes their sum for it.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient, which "auto" keeps in one fold. Other methods divide no samples.
         classes : sequence of length n, optional
             The name of each column of ``p``: ``model.classes_``.
 
@@ -145,7 +161,11 @@ class ProbabilityCalibration(Calibration):
         weights = check_sample_weight(sample_weight, len(labels))
         positive = weights > 0
         floor = float(np.finfo(probabilities.dtype).tiny)
-        self._fit(probabilities[positive].astype(np.float64), labels[positive], weights[positive], floor)
+        further: dict[str, Any] = {}
+        together = None if groups is None else check_groups(groups, len(labels), "row of p")
+        if together is not None and self.divides_samples:
+            further = {"groups": together[positive]}
+        self._fit(probabilities[positive].astype(np.float64), labels[positive], weights[positive], floor, **further)
         return self
 
     def transform(self, p: Any) -> Any:
@@ -169,27 +189,35 @@ class ProbabilityCalibration(Calibration):
         return self.fit(p, y, *args, **options).transform(p)
 
     def fit_outputs(
-        self, y: Any, *, probabilities: Any, latent: Any = None, readout: Any = None, sample_weight: Any = None
+        self,
+        y: Any,
+        *,
+        probabilities: Any,
+        latent: Any = None,
+        readout: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Fit to class probabilities; latents and readout are ignored."""
-        return self.fit(probabilities, y, sample_weight)
+        return self.fit(probabilities, y, sample_weight, groups=groups)
 
     def apply_probabilities(self, p: Any) -> Any:
         """Calibrate class probabilities, which are not checked."""
         self._check_fitted()
-        if not is_tensor(p):
-            return self.apply_probabilities(tf.constant(p)).numpy()
-        dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
-        return tf.cast(self._transform(tf.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
+        ops = operations(p)
+        p = p if is_tensor(p) else np.asarray(p)
+        dtype = p.dtype if p.dtype in (ops.float32, ops.float64) else ops.float32
+        return ops.cast(self._transform(ops.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
 
 
 def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
     """Raise ValueError unless every class of 0..n-1 has held-out samples."""
     absent = np.setdiff1d(np.arange(n), y)
     if len(absent):
-        raise ValueError(
+        raise guided(
+            "calibration.md#which-one",
             f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
-            f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')"
+            f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')",
         )
 
 
@@ -206,11 +234,12 @@ def padded_table(rows: Sequence[ArrayLike]) -> NDArray[np.float64]:
     return np.stack([np.pad(row, (0, columns - len(row)), mode="edge") for row in arrays])
 
 
-def uninformative(samples: int, chance: str) -> ValueError:
+def uninformative(samples: int, chance: str) -> Exception:
     """Return the error for held-out samples whose classes are no likelier under p than by ``chance``."""
-    return ValueError(
+    return guided(
+        "calibration.md#which-one",
         f"the likeliest temperature is infinite: the classes y of the {samples} held-out samples are no likelier under "
-        f"their probabilities than by {chance}. Check that y and p belong together, or hold out more samples"
+        f"their probabilities than by {chance}. Check that y and p belong together, or hold out more samples",
     )
 
 

@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self, get_args
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.messages import listed
+from deepsimplex._utils.array_operations import is_tensor, numpy_dtype, operations
+from deepsimplex._utils.messages import guided, listed
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import (
     check_choice,
     check_flag,
@@ -21,12 +21,11 @@ from deepsimplex._utils.validation import (
     check_probabilities,
     check_whole,
 )
-from deepsimplex.latent import is_tensor
 
 ConformalMethod = Literal["lac", "aps", "raps"]
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class ConformalSets(Fitted):
     """Sets of classes from class probabilities, which hold the true class with at least the stated frequency.
 
@@ -126,7 +125,7 @@ class ConformalSets(Fitted):
         devices, sexes), the guarantee holds for the samples of every group, and ``predict`` needs them too.
         """
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
-        scores = self._scores(tf.constant(probabilities, tf.float64)).numpy()
+        scores = self._scores(probabilities.astype(np.float64))
         true_class_scores = scores[np.arange(len(labels)), labels]
         values = None if groups is None else _group_values(groups, len(labels))
         categories = {"": np.ones(len(labels), bool)}
@@ -146,9 +145,10 @@ class ConformalSets(Fitted):
         m = len(scores)
         smallest = math.ceil((m + 1) * self.coverage - 1e-9)  # 0.9 * 10 is 9, not 10
         if smallest > m:
-            raise ValueError(
+            raise guided(
+                "decisions.md#return-a-set",
                 f"y must hold at least {least_samples(self.coverage)} samples{category} for coverage = "
-                f"{self.coverage:g}; found {m}. Hold out more, or lower the coverage"
+                f"{self.coverage:g}; found {m}. Hold out more, or lower the coverage",
             )
         return float(np.partition(scores, smallest - 1)[smallest - 1])
 
@@ -174,25 +174,25 @@ class ConformalSets(Fitted):
             samples were.
         """
         self._check_fitted()
-        if not is_tensor(p):
-            return self.predict(tf.constant(check_probabilities(p)), groups).numpy()
+        p = p if is_tensor(p) else check_probabilities(p)
         n = self.thresholds_.shape[-1]
         if self.by_class and p.shape[1] != n:
             raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")
         thresholds = self._thresholds_of(groups, p.shape[0])
-        dtype = precise_dtype()
+        ops, dtype = operations(p), precise_dtype()
         # Round-off of probabilities in single precision must not leave out the sample that made the threshold.
-        slack = 4.0 * float(np.finfo(p.dtype.as_numpy_dtype).eps)
-        return self._scores(tf.cast(p, dtype)) <= tf.constant(thresholds + slack, dtype)
+        slack = 4.0 * float(np.finfo(numpy_dtype(p)).eps)
+        return self._scores(ops.cast(p, dtype)) <= ops.constant(thresholds + slack, dtype)
 
     def _thresholds_of(self, groups: ArrayLike | None, rows: int) -> NDArray[np.float64]:
         """Return the thresholds of every row, [N, 1] or [N, n], or without groups those of all, [1] or [n]."""
         known = {group: i for i, group in enumerate(self.groups_.tolist())}
         names = listed(map(repr, known), 5)
         if groups is None and known:
-            raise ValueError(
+            raise guided(
+                "decisions.md#return-a-set",
                 f"groups must be given: every group, {names}, has a threshold. An export has no input of groups, and "
-                "needs sets that conformalize has fitted without them"
+                "needs sets that conformalize has fitted without them",
             )
         if groups is None:
             return self.thresholds_
@@ -207,19 +207,21 @@ class ConformalSets(Fitted):
         """Compute nonconformity scores [N, n] of all classes."""
         if self.method == "lac":
             return 1.0 - p
-        order = tf.argsort(p, axis=-1, direction="DESCENDING", stable=True)
-        rank = tf.argsort(order, axis=-1)
-        down_to = tf.cumsum(tf.gather(p, order, batch_dims=1), axis=-1)
-        scores = tf.gather(down_to, rank, batch_dims=1) - self._uniform(p) * p
+        ops = operations(p)
+        order = ops.argsort(p, axis=-1, direction="DESCENDING", stable=True)
+        rank = ops.argsort(order, axis=-1)
+        down_to = ops.cumsum(ops.gather(p, order, batch_dims=1), axis=-1)
+        scores = ops.gather(down_to, rank, batch_dims=1) - self._uniform(p) * p
         if self.method == "raps":
-            scores += self.penalty * tf.cast(tf.maximum(rank + 1 - self.free_classes, 0), p.dtype)
+            scores += self.penalty * ops.cast(ops.maximum(rank + 1 - self.free_classes, 0), p.dtype)
         return scores
 
     def _uniform(self, p: Any) -> Any:
         """Compute pseudo-random numbers [N, 1] in [0, 1): fractional parts of weighted sums of the probabilities."""
         weights = np.random.default_rng(self.seed).uniform(1e3, 1e4, p.shape[-1])
-        total = tf.linalg.matvec(p, tf.constant(weights, p.dtype))[:, tf.newaxis]
-        return total - tf.floor(total)
+        ops = operations(p)
+        total = ops.linalg.matvec(p, ops.constant(weights, p.dtype))[:, np.newaxis]
+        return total - ops.floor(total)
 
 
 def _group_values(groups: ArrayLike, rows: int) -> NDArray[Any]:

@@ -4,18 +4,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
-import tensorflow as tf
+import numpy as np
 from numpy.typing import ArrayLike
 
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.validation import check_probabilities
-from deepsimplex.latent import is_tensor
 
 
 class DecisionRule(Fitted, ABC):
     """Base class of the rules that ``set_decision`` of a classifier takes.
 
-    A subclass defines ``decide_tensor``, in TensorFlow, so that exports have it too. A rule that is fitted to held-out
+    A subclass defines ``decide_tensor``, in TensorFlow, whose operations take arrays too, so that exports
+    have it. A rule that is fitted to held-out
     samples defines ``fit`` and lists what it sets in ``fitted_attributes``. Arguments of the constructor are kept as
     attributes of the same names. Register the class with ``keras.saving.register_keras_serializable``, so that
     classifiers that hold it can be saved.
@@ -24,6 +25,7 @@ class DecisionRule(Fitted, ABC):
     --------
     The second of two classes from a probability of 0.2 on:
 
+    >>> import tensorflow as tf
     >>> class Threshold(DecisionRule):
     ...     def __init__(self, threshold=0.2):
     ...         self.threshold = threshold
@@ -36,7 +38,7 @@ class DecisionRule(Fitted, ABC):
 
     @abstractmethod
     def decide_tensor(self, p: Any) -> Any:
-        """Return class numbers [N], int64, and -1 for abstentions, of class probabilities, a tensor [N, n]."""
+        """Return class numbers [N], int64, and -1 for abstentions, of probabilities [N, n], an array or a tensor."""
 
     def fit(self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None) -> Self:
         """Return the rule, which depends on no samples unless a subclass fits it to them."""
@@ -65,4 +67,4 @@ class DecisionRule(Fitted, ABC):
         self._check_fitted()
         if is_tensor(p):
             return self.decide_tensor(p)
-        return self.decide_tensor(tf.constant(check_probabilities(p))).numpy()
+        return np.asarray(self.decide_tensor(check_probabilities(p)))

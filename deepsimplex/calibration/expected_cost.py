@@ -2,17 +2,17 @@
 
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import operations
 from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_array
 from deepsimplex.calibration.decision_rule import DecisionRule
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class ExpectedCost(DecisionRule):
     """Decide for the class of least expected cost, or for none where that costs less.
 
@@ -64,13 +64,14 @@ class ExpectedCost(DecisionRule):
             self.abstention = given if given.shape else float(given)
 
     def decide_tensor(self, p: Any) -> Any:
-        """Return the decisions [N] of class probabilities, a tensor [N, n]."""
+        """Return the decisions [N] of class probabilities [N, n], an array or a tensor."""
         n = len(self.costs)
         if p.shape[1] != n:
             raise ValueError(f"costs must be those of the {p.shape[1]} classes of p, [n, n]; found {n} rows")
         costs = self.costs
         if self.abstention is not None:
             costs = np.column_stack([costs, np.broadcast_to(self.abstention, n)])
-        p = tf.cast(p, precise_dtype())
-        decisions = tf.argmax(-tf.matmul(p, tf.constant(costs, p.dtype)), axis=1)
-        return tf.where(decisions == n, tf.constant(-1, tf.int64), decisions)
+        ops = operations(p)
+        p = ops.cast(p, precise_dtype())
+        decisions = ops.argmax(-ops.matmul(p, ops.constant(costs, p.dtype)), axis=1)
+        return ops.where(decisions == n, ops.constant(-1, ops.int64), decisions)

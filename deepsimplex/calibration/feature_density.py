@@ -5,14 +5,21 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor, tf
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex._utils.portable_operations import precise_dtype
-from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
-from deepsimplex.latent import LatentGaussian, is_tensor
+from deepsimplex._utils.validation import (
+    check_array,
+    check_finite_rows,
+    check_groups,
+    check_labels,
+    check_number,
+    check_whole,
+)
+from deepsimplex.latent import LatentGaussian
 
 # Parts of the training samples, each scored by a density of the others.
 _FOLDS = 5
@@ -48,6 +55,14 @@ class FeatureDensity(Fitted, ABC):
         Quantiles of the scores of training samples under a density of other samples.
     mean_, projection_ : ndarray, shapes [d], and [d] or [d, q]
         Transformation of the features before the density: (z - mean), times factors or a matrix.
+
+    Examples
+    --------
+    >>> from deepsimplex.calibration import GaussianDensity
+    >>> z = np.random.default_rng(0).normal(size=(200, 2))
+    >>> density = GaussianDensity().fit(z, np.zeros(200, int))
+    >>> isinstance(density, FeatureDensity), bool(density.familiarity([[9.0, 9.0]])[0] < 0.01)
+    (True, True)
     """
 
     fitted_attributes: ClassVar[tuple[str, ...]] = ("quantiles_", "mean_", "projection_")
@@ -70,7 +85,9 @@ class FeatureDensity(Fitted, ABC):
     def _row_size(self) -> int:
         """Return how many numbers the largest tensor of a row holds."""
 
-    def fit(self, z: ArrayLike, y: ArrayLike, variance_share: float | None = None) -> "FeatureDensity":
+    def fit(
+        self, z: ArrayLike, y: ArrayLike, variance_share: float | None = None, groups: ArrayLike | None = None
+    ) -> "FeatureDensity":
         """Fit to the features [N, d] of training samples and their class numbers [N].
 
         Parameters
@@ -82,6 +99,9 @@ class FeatureDensity(Fitted, ABC):
             features are replaced by the leading principal components that hold this share of the variance:
             ``SimplexClassifier.fit_density`` uses 0.98, since the directions in which the features of training samples
             hardly vary add mostly noise.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient: the score of a training sample is that under a density of other
+            groups, as for a new patient. Default None: of other samples.
 
         Raises
         ------
@@ -96,15 +116,23 @@ class FeatureDensity(Fitted, ABC):
         self.mean_ = features.mean(axis=0)
         self.projection_ = _projection(features - self.mean_, variance_share)
         features = _times(features - self.mean_, self.projection_)
-        scores = self._cross_validated_scores(features, labels)
+        units = None
+        if groups is not None:
+            units = np.unique(check_groups(groups, len(labels), "row of z"), return_inverse=True)[1]
+            if units.max() < 1:
+                raise ValueError("groups must hold at least two, each of which is scored by the others; found one")
+        scores = self._cross_validated_scores(features, labels, units)
         self._fit(features, labels)
         self.quantiles_ = np.quantile(scores, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
         return self
 
-    def _cross_validated_scores(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Compute scores [N] of training samples, each under a density that was fitted to other samples."""
-        fold, scores = np.random.default_rng(self.seed).permutation(len(z)) % _FOLDS, np.empty(len(z))
-        for held_out in range(_FOLDS):
+    def _cross_validated_scores(
+        self, z: NDArray[np.float64], y: NDArray[np.int64], units: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        """Compute scores [N] of training samples, each under a density that was fitted to other samples, or units."""
+        units, scores = np.arange(len(z)) if units is None else units, np.empty(len(z))
+        fold = np.random.default_rng(self.seed).permutation(units.max() + 1)[units] % _FOLDS
+        for held_out in np.unique(fold):
             rest = fold != held_out
             self._fit(z[rest], y[rest])
             scores[~rest] = self._in_batches(z[~rest], self._score)

@@ -3,15 +3,15 @@
 import math
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import tf
+from deepsimplex._utils.registry import registered
 from deepsimplex.calibration.feature_density import FeatureDensity
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class GaussianDensity(FeatureDensity):
     """Class-conditional Gaussians of the features (DDU, Mukhoti et al. 2021).
 
@@ -50,7 +50,7 @@ class GaussianDensity(FeatureDensity):
         return self.centers_.size
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class RelativeMahalanobis(FeatureDensity):
     """Relative Mahalanobis distance: from the nearest class, minus that from all samples (Ren et al. 2021).
 

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import numpy_dtype, operations
 from deepsimplex._utils.portable_operations import count_at_most
+from deepsimplex._utils.registry import registered
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns, padded_table
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class IsotonicCalibration(ProbabilityCalibration):
     """Map the probability of every class by a non-decreasing, piecewise linear curve, and normalize over the classes.
 
@@ -59,24 +59,25 @@ class IsotonicCalibration(ProbabilityCalibration):
         self.outputs_ = padded_table([curve.y_thresholds_ for curve in curves])
 
     def _transform(self, p: Any, floor: float) -> Any:
-        n = p.shape[1]
+        n, ops = p.shape[1], operations(p)
         check_columns(p, len(self.inputs_))
         columns = p[:, 1:] if n == 2 else p
-        mapped = tf.transpose(_interpolated(tf.transpose(columns), self.inputs_, self.outputs_))
+        mapped = ops.transpose(_interpolated(ops.transpose(columns), self.inputs_, self.outputs_))
         if n == 2:
-            return tf.concat([1.0 - mapped, mapped], axis=1)
-        total = tf.reduce_sum(mapped, axis=1, keepdims=True)
-        return tf.where(total > 0, tf.math.divide_no_nan(mapped, total), 1.0 / n)
+            return ops.concat([1.0 - mapped, mapped], axis=1)
+        total = ops.reduce_sum(mapped, axis=1, keepdims=True)
+        return ops.where(total > 0, ops.math.divide_no_nan(mapped, total), 1.0 / n)
 
 
 def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:
     """Evaluate m piecewise linear curves at x [m, N]; they are constant beyond their ends."""
-    right = count_at_most(inputs.astype(x.dtype.as_numpy_dtype), x)
-    right = tf.clip_by_value(right, 1, inputs.shape[1] - 1)
+    ops = operations(x)
+    right = count_at_most(inputs.astype(numpy_dtype(x)), x)
+    right = ops.clip_by_value(right, 1, inputs.shape[1] - 1)
     x_0, x_1, y_0, y_1 = (
-        tf.gather(tf.constant(table, x.dtype), at, batch_dims=1)
+        ops.gather(ops.constant(table, x.dtype), at, batch_dims=1)
         for table in (inputs, outputs)
         for at in (right - 1, right)
     )
-    share = tf.clip_by_value(tf.math.divide_no_nan(x - x_0, x_1 - x_0), 0.0, 1.0)
+    share = ops.clip_by_value(ops.math.divide_no_nan(x - x_0, x_1 - x_0), 0.0, 1.0)
     return y_0 + share * (y_1 - y_0)

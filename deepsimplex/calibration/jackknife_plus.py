@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import tf
 from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
 
@@ -16,7 +16,7 @@ from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSet
 MOST_LEFT_OUT = 500
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class JackknifePlusSets(ConformalSets):
     """Sets of classes by comparing every class with training samples that were left out, in predictions without them.
 
@@ -88,7 +88,7 @@ class JackknifePlusSets(ConformalSets):
         if groups is not None:
             raise ValueError("groups must not be given with left_out=True")
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
-        scores = self._scores(tf.constant(probabilities, tf.float64)).numpy()
+        scores = self._scores(probabilities.astype(np.float64))
         self.scores_, self.labels_ = scores[np.arange(len(labels)), labels], labels
         for name, rows in self._categories(probabilities.shape[1]).items():
             self._threshold(self.scores_[rows], name)  # raises for too few

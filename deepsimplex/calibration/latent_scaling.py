@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import tf
+from deepsimplex._utils.messages import guided
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_labels_beside, check_sample_weight
 from deepsimplex.calibration.calibrator import Calibration, smoothed_labels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.layers import readout_layer
 
 # Logarithms of factors lie within +-_MOST; the search starts at the best of these candidates.
 _MOST = float(np.log(100.0))
@@ -20,7 +20,7 @@ _PAIRS = [(mean, scale) for mean in np.log([0.5, 1.0, 2.0, 4.0]) for scale in np
 _TOLERANCE = 1e-3
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class LatentScaling(Calibration):
     """Multiply the scale of latent Gaussians, and under softmax their mean too, by the likeliest factors.
 
@@ -60,7 +60,7 @@ class LatentScaling(Calibration):
         latent: LatentGaussian | dict[str, Any],
         y: ArrayLike,
         scores: ArrayLike | None = None,
-        readout: str | keras.layers.Layer = "argmax",
+        readout: Any = "argmax",
         sample_weight: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
@@ -98,6 +98,8 @@ class LatentScaling(Calibration):
             If no class is likelier than the true one in any held-out sample. The likeliest scale would be 0; labels
             are then smoothed, as if every class had one more sample, shared equally by all labels.
         """
+        from deepsimplex.readout.layers import readout_layer  # imported here: it imports Keras
+
         latents = LatentGaussian.of(latent).numpy()
         # float32 is faster, and precise enough for factors to within a thousandth.
         latents = LatentGaussian(latents.loc.astype(np.float32), latents.scale.astype(np.float32))
@@ -118,10 +120,11 @@ class LatentScaling(Calibration):
         mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
         outside = abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE
         if not informative or (outside and not all_right):
-            raise ValueError(
+            raise guided(
+                "calibration.md#which-one",
                 f"the likeliest factor must lie between 0.01 and 100; found one outside for the {len(labels)} held-out "
                 "samples, whose classes are no likelier than by chance. Check that labels and latents belong together, "
-                "or hold out more samples"
+                "or hold out more samples",
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
         return self

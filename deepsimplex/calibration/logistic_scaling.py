@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import operations
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_number
 from deepsimplex.calibration.calibrator import (
     ProbabilityCalibration,
@@ -29,7 +29,7 @@ _LOG_TEMPERATURES = np.linspace(-5.0, 5.0, 41)
 Array = NDArray[np.float64]
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class BiasCorrectedTemperature(ProbabilityCalibration):
     """Map class probabilities p to softmax(log p / T + b), with the temperature T and the biases b that are likeliest.
 
@@ -97,10 +97,12 @@ class BiasCorrectedTemperature(ProbabilityCalibration):
 
     def _transform(self, p: Any, floor: float) -> Any:
         check_columns(p, len(self.biases_))
-        return tf.nn.softmax(tf.math.log(tf.maximum(p, floor)) / self.temperature_ + tf.constant(self.biases_, p.dtype))
+        ops = operations(p)
+        logits = ops.math.log(ops.maximum(p, floor)) / self.temperature_
+        return ops.nn.softmax(logits + ops.constant(self.biases_, p.dtype))
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class VectorScaling(ProbabilityCalibration):
     """Map class probabilities to softmax(w z + b), z = log of tempered ones, with a factor w and a bias b per class.
 
@@ -161,11 +163,12 @@ class VectorScaling(ProbabilityCalibration):
 
     def _transform(self, p: Any, floor: float) -> Any:
         check_columns(p, len(self.biases_))
-        z = tf.math.log(_mixed(p, self.temperature_, self.uniform_share_))
-        return tf.nn.softmax(z * tf.constant(self.factors_, p.dtype) + tf.constant(self.biases_, p.dtype))
+        ops = operations(p)
+        z = ops.math.log(_mixed(p, self.temperature_, self.uniform_share_))
+        return ops.nn.softmax(z * ops.constant(self.factors_, p.dtype) + ops.constant(self.biases_, p.dtype))
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class MatrixScaling(ProbabilityCalibration):
     """Map class probabilities to softmax(W z + b), z = log of tempered ones, with a matrix W that is near the identity.
 
@@ -232,8 +235,11 @@ class MatrixScaling(ProbabilityCalibration):
 
     def _transform(self, p: Any, floor: float) -> Any:
         check_columns(p, len(self.biases_))
-        z = tf.math.log(_mixed(p, self.temperature_, self.uniform_share_))
-        return tf.nn.softmax(tf.matmul(z, tf.constant(self.matrix_.T, p.dtype)) + tf.constant(self.biases_, p.dtype))
+        ops = operations(p)
+        z = ops.math.log(_mixed(p, self.temperature_, self.uniform_share_))
+        return ops.nn.softmax(
+            ops.matmul(z, ops.constant(self.matrix_.T, p.dtype)) + ops.constant(self.biases_, p.dtype)
+        )
 
 
 def _fit_temperature(p: Array, y: NDArray[np.int64], weights: Array) -> tuple[float, float, Array]:
@@ -243,11 +249,11 @@ def _fit_temperature(p: Array, y: NDArray[np.int64], weights: Array) -> tuple[fl
     """
     from scipy.optimize import minimize_scalar
 
-    total, tensor = float(weights.sum()), tf.constant(p)
+    total = float(weights.sum())
     share = 1.0 / (total + 1.0)
 
     def nll(log_temperature: float) -> float:
-        mixed = _mixed(tensor, np.exp(log_temperature), share).numpy()
+        mixed = _mixed(p, np.exp(log_temperature), share)
         return -float(weights @ np.log(mixed[range(len(y)), y]))
 
     losses = [nll(value) for value in _LOG_TEMPERATURES]
@@ -256,12 +262,13 @@ def _fit_temperature(p: Array, y: NDArray[np.int64], weights: Array) -> tuple[fl
         raise uninformative(len(y), "chance")
     bounds = _LOG_TEMPERATURES[[max(best - 1, 0), min(best + 1, len(_LOG_TEMPERATURES) - 1)]]
     temperature = float(np.exp(minimize_scalar(nll, bounds=bounds, method="bounded").x))
-    return temperature, share, np.log(_mixed(tensor, temperature, share).numpy())
+    return temperature, share, np.log(_mixed(p, temperature, share))
 
 
 def _mixed(p: Any, temperature: float, share: float) -> Any:
-    """Temper probabilities, a tensor [N, n], and mix a share of uniform ones in."""
-    tempered = tf.nn.softmax(tf.math.log(tf.maximum(p, _SMALLEST)) / temperature)
+    """Temper probabilities [N, n] and mix a share of uniform ones in."""
+    ops = operations(p)
+    tempered = ops.nn.softmax(ops.math.log(ops.maximum(p, _SMALLEST)) / temperature)
     return (1.0 - share) * tempered + share / p.shape[1]
 
 

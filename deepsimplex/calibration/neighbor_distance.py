@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import tf
 from deepsimplex._utils.portable_operations import kth_largest
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.calibration.feature_density import FeatureDensity
 
@@ -17,7 +17,7 @@ _SAME_LENGTH = (0.5, 0.99)
 _PRECISION = np.float32  # of the search among a network's features, in a third of the time
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class NeighborDistance(FeatureDensity):
     """Distance to the k-th nearest of the training samples (Sun et al. 2022): the default.
 
@@ -71,7 +71,11 @@ class NeighborDistance(FeatureDensity):
         excess = tf.clip_by_value(length - shorter, 0.0, longer - shorter)
         return z * (1.0 - tf.math.divide_no_nan(excess, length))
 
-    def _cross_validated_scores(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _cross_validated_scores(
+        self, z: NDArray[np.float64], y: NDArray[np.int64], units: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        if units is not None:
+            return super()._cross_validated_scores(z, y, units)
         self._fit(z, y)
         scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
         for rows, themselves in ((~kept, 0), (kept, 1)):  # each of the kept samples is its own nearest neighbor

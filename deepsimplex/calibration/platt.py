@@ -2,16 +2,16 @@
 
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import operations
 from deepsimplex._utils.portable_operations import log_sigmoid
+from deepsimplex._utils.registry import registered
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class PlattScaling(ProbabilityCalibration):
     """Map the log-odds of every class by a separate sigmoid, and normalize over the classes.
 
@@ -53,7 +53,7 @@ class PlattScaling(ProbabilityCalibration):
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
         check_all_classes(y, p.shape[1], "PlattScaling")
-        decisions = _log_odds(tf.constant(p), floor).numpy()
+        decisions = _log_odds(p, floor)
         # Of two classes the log-odds are one column, of the second.
         events = (y[:, None] == np.arange(p.shape[1]))[:, -decisions.shape[1] :]
         sigmoids = [_fitted_sigmoid(F, event, weights) for F, event in zip(decisions.T, events.T, strict=True)]
@@ -61,10 +61,11 @@ class PlattScaling(ProbabilityCalibration):
 
     def _transform(self, p: Any, floor: float) -> Any:
         check_columns(p, len(self.slopes_))
+        ops = operations(p)
         z = _log_odds(p, floor) * self.slopes_ + self.intercepts_
         if len(self.slopes_) == 1:
-            return tf.sigmoid(tf.concat([-z, z], axis=1))
-        return tf.nn.softmax(log_sigmoid(z))  # normalized in log space: never 0 / 0
+            return ops.sigmoid(ops.concat([-z, z], axis=1))
+        return ops.nn.softmax(log_sigmoid(z))  # normalized in log space: never 0 / 0
 
 
 def _fitted_sigmoid(
@@ -90,8 +91,8 @@ def _fitted_sigmoid(
 
 def _log_odds(p: Any, floor: float) -> Any:
     """Compute log p_k - log sum_{j != k} p_j [N, n]; for two classes [N, 1], of the second."""
-    n = p.shape[1]
+    n, ops = p.shape[1], operations(p)
     # Not 1 - p_k, which is off where p_k is near 1.
-    rest = tf.matmul(p, tf.constant(1.0 - np.eye(n), p.dtype))
-    odds = tf.math.log(tf.maximum(p, floor)) - tf.math.log(tf.maximum(rest, floor))
+    rest = ops.matmul(p, ops.constant(1.0 - np.eye(n), p.dtype))
+    odds = ops.math.log(ops.maximum(p, floor)) - ops.math.log(ops.maximum(rest, floor))
     return odds[:, 1:] if n == 2 else odds

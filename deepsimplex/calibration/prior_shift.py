@@ -3,16 +3,15 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor, operations
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_array, check_number, check_probabilities, check_whole
 from deepsimplex.calibration.calibrator import check_columns
-from deepsimplex.latent import is_tensor
 
 Array = NDArray[np.float64]
 # Largest change of a frequency in the last step of expectation maximization, of the estimate and of the bootstrap, and
@@ -24,7 +23,7 @@ _REPLICATES, _BLOCK = 400, 2**22
 _LEAST, _ROUND_OFF = 1e-12, 1e-12
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class PriorShift(Fitted):
     """Class probabilities for other class frequencies (priors) than those they are calibrated for.
 
@@ -121,7 +120,9 @@ class PriorShift(Fitted):
     def fit(self, p: ArrayLike) -> Self:
         """Estimate the frequencies from class probabilities [N, n] of unlabeled samples, calibrated for ``trained``.
 
-        The samples are drawn at random where the classifier is used.
+        The samples are drawn at random where the classifier is used, each by itself: of samples that belong together,
+        such as images of one patient, take one. Otherwise the interval is too narrow and the p-value too small, while
+        the frequencies are as good an estimate.
         """
         n = len(self.trained)
         table = check_probabilities(p, num_classes=n).astype(np.float64)
@@ -178,12 +179,11 @@ class PriorShift(Fitted):
 
     def apply_probabilities(self, p: Any) -> Any:
         """Return the same as ``transform`` of probabilities that are not checked."""
-        if not is_tensor(p):
-            return self.apply_probabilities(tf.constant(p)).numpy()
         check_columns(p, len(self.trained))
-        precise = tf.cast(p, precise_dtype())
-        weighted = precise * tf.constant(np.maximum(self.frequencies_, _LEAST) / self.trained, precise.dtype)
-        return tf.cast(weighted / tf.reduce_sum(weighted, axis=1, keepdims=True), p.dtype)
+        ops = operations(p)
+        precise = ops.cast(p, precise_dtype())
+        weighted = precise * ops.constant(np.maximum(self.frequencies_, _LEAST) / self.trained, precise.dtype)
+        return ops.cast(weighted / ops.reduce_sum(weighted, axis=1, keepdims=True), p.dtype)
 
 
 def _shares(numbers: ArrayLike, name: str, n: int | None = None) -> Array:

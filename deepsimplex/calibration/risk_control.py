@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, get_args
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import operations
+from deepsimplex._utils.messages import guided
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import (
     check_array,
     check_choice,
@@ -32,13 +33,13 @@ _GRID = np.append(1.0 / (1.0 + np.exp(-np.linspace(12.0, -12.0, 241))), 0.0)
 _PILOT, _PART = 10, 0.001
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class RiskControl(DecisionRule):
     """Threshold of probability with the most decisions among those whose risk is below a bound, with confidence.
 
     The guarantee requires nothing of the classifier: only that held-out and new samples are drawn independently from
     one source. Over draws of the held-out samples, the risk on new ones is at most ``bound`` with probability at least
-    1 - ``delta``.
+    1 - ``delta``. Samples that belong together, such as images of one patient, are not independent: take one of each.
 
     Parameters
     ----------
@@ -170,10 +171,11 @@ class RiskControl(DecisionRule):
             p_values = p_values_of_risk(risks, m, self.bound, binary=not callable(self.risk))
             safe = np.cumprod(p_values <= self.delta).astype(bool)
         if not safe.any():
-            raise ValueError(
+            raise guided(
+                "decisions.md#keep-a-promise",
                 f"no threshold is safe for bound = {self.bound:g}: the risk at the safest, {thresholds[0]:.3g}, is "
                 f"{risks[0]:.3g} for the {m[0]} held-out samples that count there. Hold out more, so that at least "
-                f"{least} count, or allow a higher bound"
+                f"{least} count, or allow a higher bound",
             )
         last = int(np.flatnonzero(safe)[-1])
         self.threshold_, self.risk_ = float(thresholds[last]), float(risks[last])
@@ -226,29 +228,31 @@ class RiskControl(DecisionRule):
         """
         self._check_fitted()
         self._check_named()
-        return self._reached(tf.constant(check_probabilities(p))).numpy()
+        return self._reached(check_probabilities(p))
 
     def decide_tensor(self, p: Any) -> Any:
-        """Return the decisions [N] of class probabilities, a tensor [N, n]."""
+        """Return the decisions [N] of class probabilities [N, n], an array or a tensor."""
         self._check_named()
-        reached, likeliest = self._reached(p), tf.argmax(p, axis=1)
+        ops = operations(p)
+        reached, likeliest = self._reached(p), ops.argmax(p, axis=1)
         if self.risk == "false_negative_rate":
-            others = tf.argmax(p - 2.0 * tf.one_hot([self.positive_], p.shape[1], dtype=p.dtype), axis=1)
-            return tf.where(reached, tf.constant(self.positive_, tf.int64), others)
+            others = ops.argmax(p - 2.0 * ops.one_hot([self.positive_], p.shape[1], dtype=p.dtype), axis=1)
+            return ops.where(reached, ops.constant(self.positive_, ops.int64), others)
         if self.risk == "miscoverage":
-            reached = tf.reduce_sum(tf.cast(reached, tf.int32), axis=1) == 1
-        return tf.where(reached, likeliest, tf.constant(-1, tf.int64))
+            reached = ops.reduce_sum(ops.cast(reached, ops.int32), axis=1) == 1
+        return ops.where(reached, likeliest, ops.constant(-1, ops.int64))
 
     def _check_named(self) -> None:
         if callable(self.risk):
             raise ValueError("risk must be one by name to decide; a callable compares with threshold_ itself")
 
     def _reached(self, p: Any) -> Any:
-        """Return whether probabilities, a tensor [N, n], reach the threshold: of every class, or of the one asked."""
+        """Return whether probabilities [N, n] reach the threshold: of every class, or of the one asked."""
+        ops = operations(p)
         if self.risk == "miscoverage":
-            return p >= tf.constant(self.threshold_, p.dtype)
-        column = p[:, self.positive_] if self.risk == "false_negative_rate" else tf.reduce_max(p, axis=1)
-        return column >= tf.constant(self.threshold_, p.dtype)
+            return p >= ops.constant(self.threshold_, p.dtype)
+        column = p[:, self.positive_] if self.risk == "false_negative_rate" else ops.reduce_max(p, axis=1)
+        return column >= ops.constant(self.threshold_, p.dtype)
 
 
 def _errors_above(p: NDArray[Any], y: NDArray[np.int64], thresholds: Any) -> tuple[Any, Any]:

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import operations
+from deepsimplex._utils.registry import registered
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, smoothed_labels, uninformative
 
 # Largest 1 / T that is tried: probabilities are 0 and 1 long before.
@@ -15,7 +15,7 @@ _LARGEST_INVERSE = 2.0**40
 _ROUND_OFF = 1e-12
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class TemperatureScaling(ProbabilityCalibration):
     """Map class probabilities p to softmax(log p / T), with the temperature T that is likeliest for held-out samples.
 
@@ -84,4 +84,5 @@ class TemperatureScaling(ProbabilityCalibration):
         self.temperature_ = 1.0 if certain else 1.0 / brentq(slope, 0.0, upper, xtol=1e-14 * upper, rtol=1e-13)
 
     def _transform(self, p: Any, floor: float) -> Any:
-        return tf.nn.softmax(tf.math.log(p) / self.temperature_)
+        ops = operations(p)
+        return ops.nn.softmax(ops.math.log(p) / self.temperature_)

@@ -3,9 +3,9 @@
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import tf
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array
 
@@ -59,10 +59,10 @@ class UnknownScore:
     def fit(self, log_p: ArrayLike, variance: ArrayLike) -> Self:
         """Fit to log-probabilities [N, n] and latent variances [N] of known samples that were left out."""
         entropy = _entropy(tf.constant(check_array(log_p, "log_p", "[N, n]", finite=False))).numpy()
-        variances = np.asarray(variance, np.float64)
+        variances = check_array(variance, "variance", "[N]", rows=len(entropy), finite=False)
         moments = [entropy.mean(), entropy.std() or 1.0, variances.mean(), variances.std() or 1.0]
         order = _order(tf.constant(entropy), tf.constant(variances), moments).numpy()
-        self.numbers_ = np.concatenate([moments, np.quantile(order, _LEVELS)])
+        self.numbers_ = np.concatenate([moments, known_quantiles(order)])
         return self
 
     def add(self, log_p: ArrayLike, variance: ArrayLike, before: int) -> "UnknownScore":
@@ -80,10 +80,33 @@ class UnknownScore:
         """
         log_p = tf.cast(log_p, precise_dtype())
         moments, quantiles = np.split(self.numbers_, [4])
-        order = _order(_entropy(log_p), tf.cast(variance, log_p.dtype), moments)
-        share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, order.dtype), order.dtype), axis=1)
-        excess = tf.maximum(order - tf.constant(quantiles[-1], order.dtype), 0.0)
-        return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
+        return share_more_known(_order(_entropy(log_p), tf.cast(variance, log_p.dtype), moments), quantiles)
+
+
+def known_quantiles(order: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the quantiles [1000] by which ``share_more_known`` ranks samples: those of known samples' order [N].
+
+    Examples
+    --------
+    >>> known_quantiles(np.arange(2001.0))[[0, -1]]
+    array([   1., 1999.])
+    """
+    return np.quantile(order, _LEVELS)
+
+
+def share_more_known(order: Any, quantiles: NDArray[np.float64]) -> Any:
+    """Return the share of known samples whose order is smaller, [N], float32, of an order [N], a tensor.
+
+    Beyond all known samples it grows on, within the last thousandth.
+
+    Examples
+    --------
+    >>> share_more_known(tf.constant([-1.0, 250.0]), known_quantiles(np.arange(1001.0))).numpy().round(2).tolist()
+    [0.0, 0.25]
+    """
+    share = tf.reduce_mean(tf.cast(order[:, tf.newaxis] > tf.constant(quantiles, order.dtype), order.dtype), axis=1)
+    excess = tf.maximum(order - tf.constant(quantiles[-1], order.dtype), 0.0)
+    return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
 
 
 def _entropy(log_p: Any) -> Any:

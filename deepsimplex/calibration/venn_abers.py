@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import numpy_dtype, operations
 from deepsimplex._utils.portable_operations import count_at_most
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_probabilities
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns, padded_table
 
@@ -15,7 +15,7 @@ from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all
 _BEYOND = 2.0
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class VennAbers(ProbabilityCalibration):
     """Give every class a lower and an upper probability, of which one is calibrated whatever the classifier.
 
@@ -83,8 +83,8 @@ class VennAbers(ProbabilityCalibration):
         Those of more than two classes are not normalized: each class is one against the rest.
         """
         self._check_fitted()
-        bounds = self._bounds(tf.constant(check_probabilities(p), tf.float64))
-        lower, upper = 1.0 - bounds[0].numpy(), bounds[1].numpy()
+        complement, upper = self._bounds(check_probabilities(p).astype(np.float64))
+        lower = 1.0 - complement
         if lower.shape[1] > 1:
             return lower, upper
         return np.hstack([1.0 - upper, lower]), np.hstack([1.0 - lower, upper])
@@ -95,21 +95,23 @@ class VennAbers(ProbabilityCalibration):
         The difference is tabled: LiteRT's converter takes one from what was gathered, the wrong way round.
         """
         check_columns(p, len(self.scores_))
-        columns = tf.transpose(p[:, 1:] if p.shape[1] == 2 else p)
-        scores = self.scores_.astype(p.dtype.as_numpy_dtype)
+        ops = operations(p)
+        columns = ops.transpose(p[:, 1:] if p.shape[1] == 2 else p)
+        scores = self.scores_.astype(numpy_dtype(p))
         below = scores.shape[1] - count_at_most(-scores[:, ::-1], -columns)
         complement, upper = (
-            tf.transpose(tf.gather(tf.constant(table, p.dtype), at, batch_dims=1))
+            ops.transpose(ops.gather(ops.constant(table, p.dtype), at, batch_dims=1))
             for table, at in ((1.0 - self.lower_, count_at_most(scores, columns)), (self.upper_, below))
         )
         return complement, upper
 
     def _transform(self, p: Any, floor: float) -> Any:
         complement, upper = self._bounds(p)
+        ops = operations(p)
         merged = upper / (complement + upper)
         if p.shape[1] == 2:
-            return tf.concat([1.0 - merged, merged], axis=1)
-        return merged / tf.reduce_sum(merged, axis=1, keepdims=True)
+            return ops.concat([1.0 - merged, merged], axis=1)
+        return merged / ops.reduce_sum(merged, axis=1, keepdims=True)
 
 
 def _with_another_event(counts: NDArray[Any], events: NDArray[Any]) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """What is fitted to the Keras classifier after training, from its density to its rule of decision."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,8 @@ import tensorflow as tf
 
 from deepsimplex._utils.archives import with_prefix
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex._utils.validation import check_number
+from deepsimplex._utils.messages import guided
+from deepsimplex._utils.validation import check_labels, check_number
 from deepsimplex.calibration import (
     Calibration,
     ConformalSets,
@@ -20,8 +22,10 @@ from deepsimplex.calibration import (
     PriorShift,
     UnknownScore,
 )
+from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
+from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
 from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
@@ -38,7 +42,6 @@ class CalibratedNetwork(SimplexNetwork):
     """
 
     unknown: UnknownScore | None = None
-    _unknown_model: Any = None
     _has_latents: ClassVar[bool] = True
     _variance_share: ClassVar[float | None] = VARIANCE_SHARE
 
@@ -49,6 +52,7 @@ class CalibratedNetwork(SimplexNetwork):
         method: str | dict[str, Any] | Calibration = "temperature",
         *,
         sample_weight: Any = None,
+        groups: Any = None,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -71,6 +75,8 @@ class CalibratedNetwork(SimplexNetwork):
             chooses temperature, vector or matrix scaling by cross-validation. "latent" scales the latent Gaussian, so
             that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
+        groups : array, shape [N], optional
+            Group of each sample, such as its patient, which "auto" keeps in one fold. Other methods divide no samples.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -102,7 +108,8 @@ class CalibratedNetwork(SimplexNetwork):
         >>> model.calibrate(x[500:], y[500:]).calibration.is_fitted
         True
         """
-        self.after_training.calibrate(x, y, method, sample_weight, batch_size=batch_size, verbose=verbose)
+        options: dict[str, Any] = {"groups": groups, "batch_size": batch_size, "verbose": verbose}
+        self.after_training.calibrate(x, y, method, sample_weight, **options)
         return self._retraced()
 
     def conformalize(
@@ -157,7 +164,8 @@ class CalibratedNetwork(SimplexNetwork):
         Notes
         -----
         With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
-        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``. Samples are left out one by one:
+        of those that belong together, such as images of one patient, hold some patients out instead.
 
         Examples
         --------
@@ -172,6 +180,7 @@ class CalibratedNetwork(SimplexNetwork):
         """
         options: Any = {"groups": groups, "seed": self.seed, "batch_size": batch_size, "verbose": verbose}
         self.after_training.conformalize(x, y, coverage, method, by_class, left_out=left_out, **options)
+        self._output_models.clear()
         return self
 
     def predict_set(
@@ -311,6 +320,7 @@ class CalibratedNetwork(SimplexNetwork):
         (2,)
         """
         self.after_training.set_decision(rule, x, y, left_out=left_out, batch_size=batch_size, verbose=verbose)
+        self._output_models.clear()
         return self
 
     def decide(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
@@ -323,6 +333,7 @@ class CalibratedNetwork(SimplexNetwork):
         y: Any = None,
         method: str | dict[str, Any] | FeatureDensity = "nearest_neighbors",
         *,
+        groups: Any = None,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -339,6 +350,9 @@ class CalibratedNetwork(SimplexNetwork):
             Labels 0..n-1 [N], or one-hot [N, n].
         method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"}, dict or FeatureDensity
             Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
+        groups : array, shape [N], optional
+            Group of each sample, such as its patient: familiarity then compares with samples of other groups, so that
+            those of a new patient are as familiar as those of training. Default None: each sample is one.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -363,7 +377,7 @@ class CalibratedNetwork(SimplexNetwork):
         >>> bool(familiarity.mean() > 0.4), bool(model.familiarity(1 - x_test).mean() < 0.05)
         (True, True)
         """
-        self.after_training.fit_density(x, y, method, batch_size=batch_size, verbose=verbose)
+        self.after_training.fit_density(x, y, method, groups=groups, batch_size=batch_size, verbose=verbose)
         return self._retraced()
 
     def familiarity(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
@@ -450,19 +464,57 @@ class CalibratedNetwork(SimplexNetwork):
     def _predict_unknown(self, x: Any, batch_size: int | None, verbose: str | int) -> dict[str, np.ndarray]:
         """Return scores of unknown samples [N] and class probabilities [N, n] by one pass through the backbone."""
         if self.unknown is None:
-            raise ValueError(
+            raise guided(
+                "decisions.md#flag-the-unfamiliar",
                 "unknown_score needs samples that were left out of training: call fit_unknown(x_held) first. A head in "
-                "closed form has them from fit"
+                "closed form has them from fit",
             )
 
-        def outputs(x: Any) -> dict[str, Any]:
-            features = self.features(x)
+        def outputs(features: Any) -> dict[str, Any]:
             return {"unknown": self._unknown_of_features(features), "probabilities": self.class_probabilities(features)}
 
-        samples = self._checked(x)
-        if self._unknown_model is None:
-            self._hide("_unknown_model", Output(self, outputs))
-        return predictions(self._unknown_model, samples, batch_size, verbose)
+        return self._predicted("unknown", outputs, x, batch_size, verbose)
+
+    def predict_all(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
+        """Predict all that the classifier has outputs for, by one pass through the backbone.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset or generator
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        dict
+            "probabilities" [N, n], as of ``predict_proba``; "latent", the "loc" and "scale" of ``predict_latent``. As
+            far as it is fitted, "prediction_set" [N, n] without groups, "decision" [N], "familiarity" [N] and "unknown"
+            [N], as ``predict_set``, ``decide``, ``familiarity`` and ``unknown_score`` return them. Of a network that
+            has diverged they are NaN, where those raise an error.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x, y, epochs=2, verbose=0)
+        >>> sorted(model.fit_density(x, y).predict_all(x_test))
+        ['familiarity', 'latent', 'probabilities']
+        """
+        after, sets = self.after_training, self.prediction_sets
+        if sets is not None and sets.needs_groups:
+            after = dataclasses.replace(after, prediction_sets=None)
+        if isinstance(sets, JackknifePlusSets):
+            batch_size = min(batch_size or BATCH_SIZE, SET_ROWS)
+
+        def outputs(features: Any) -> dict[str, Any]:
+            latent = self._read_out(features)
+            p = self.probabilities(latent)
+            return {"probabilities": p, "latent": latent, **self._served(p, features, after)}
+
+        return self._predicted("all", outputs, x, batch_size, verbose)
 
     def _unknown_inputs(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return what an unknown sample is recognized by: uncalibrated log-probabilities, and latent variances."""
@@ -483,13 +535,13 @@ class CalibratedNetwork(SimplexNetwork):
 
     def _set_unknown(self, unknown: UnknownScore | None) -> Self:
         self._hide("unknown", unknown)
-        self._hide("_unknown_model", None)
+        self._output_models.clear()
         return self
 
-    def _served(self, p: Any, features: Any) -> dict[str, Any]:
+    def _served(self, p: Any, features: Any, after: FittedComponents | None = None) -> dict[str, Any]:
         """Return the outputs of an exported classifier that depend on what is fitted beside the network."""
         unknown = {} if self.unknown is None else {"unknown": self._unknown_of_features(features)}
-        return {**self.after_training.served(p, features), **unknown}
+        return {**(after or self.after_training).served(p, features), **unknown}
 
     @property
     def calibration(self) -> Calibration | None:
@@ -534,6 +586,10 @@ class CalibratedNetwork(SimplexNetwork):
     def _class_labels(self) -> list[str]:
         return self.class_names
 
+    def _class_numbers(self, labels: Any, rows: int) -> np.ndarray:
+        names = self.class_names if any(isinstance(label, str) for label in labels[:1]) else None
+        return check_labels(labels, self.num_classes, name="labels", rows=rows, classes=names)[0]
+
     def _without_priors(self, x: Any, **options: Any) -> np.ndarray:
         outputs = self._uncalibrated_outputs(x, **options)
         return outputs["probabilities"] if self.calibration is None else self.calibration.apply_outputs(**outputs)
@@ -543,9 +599,10 @@ class CalibratedNetwork(SimplexNetwork):
     ) -> tuple[dict[str, Any], np.ndarray, Any]:
         solved = self.head.is_closed_form and self.head.adapted and isinstance(self.readout, LeftOutSoftmax)
         if not (solved and has_nothing_to_train(self.backbone)):
-            raise ValueError(
+            raise guided(
+                "decisions.md#without-held-out-rows",
                 "left_out must be False but for a head that fit has solved in closed form, on a backbone with nothing "
-                f"to train; found {type(self.head).__name__}. Hold samples out"
+                f"to train; found {type(self.head).__name__}. Hold samples out",
             )
         x, labels, _ = self._labeled_arrays(x, y, None)
         features = features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
@@ -571,8 +628,7 @@ class CalibratedNetwork(SimplexNetwork):
     def _retraced(self) -> Self:
         """Drop the functions that Keras traced with an earlier density or calibration."""
         self.predict_function = self.test_function = None
-        self._hide("_latent_model", None)
-        self._hide("_unknown_model", None)
+        self._output_models.clear()
         return self
 
     # Weights, and what is copied with them

@@ -89,6 +89,9 @@ class SimplexClassifier(CalibratedNetwork):
         for a head in closed form.
     class_names : list of str, optional
         Names of the classes, in label order, saved and exported with the model. Default "0", "1", ...
+    feature_names : list of str, optional
+        Names of the columns of a table, in the order that the backbone takes, saved with the model: by them
+        ``deepsimplex predict`` reads tables. Default None: not known.
     seed : int
         Seed of the order of samples and of random layers. Two runs with the same seed give the same weights, whether
         interrupted and resumed or not. Default 0.
@@ -847,7 +850,15 @@ class SimplexClassifier(CalibratedNetwork):
         >>> model.saliency(x_test[:2]).shape
         (2, 8, 8)
         """
-        return saliency_maps(self, x, of, labels, method, layer, baseline, steps, batch_size)
+
+        def probabilities(features: Any) -> Any:
+            latent = self.predictive_latent(self.latent_of_features(features), calibrated=True)
+            p = self.unweighted_readout.unweighted(self.readout(latent))
+            return self.after_training.differentiable.apply_probabilities(p)
+
+        (samples,) = self._checked(x, arrays=True).columns[:1]
+        options: Any = (of, labels, method, layer, baseline, steps, batch_size)
+        return saliency_maps(self.after_training, self.backbone, probabilities, x, samples, *options)
 
     # Files
 
@@ -989,6 +1000,7 @@ class SimplexClassifier(CalibratedNetwork):
             **{name: keras.saving.serialize_keras_object(argument) for name, argument in arguments.items()},
             "num_classes": self.num_classes,
             "class_names": self.class_names,
+            "feature_names": self.feature_names,
             "seed": self.seed,
             "input_dtypes": self._input_dtypes,
         }

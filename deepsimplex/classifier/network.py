@@ -46,6 +46,7 @@ class SimplexNetwork(keras.Model):
         head: keras.layers.Layer | str | dict[str, Any] | None = None,
         readout: keras.layers.Layer | str | dict[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
         seed: int = 0,
         name: str | None = None,
         **kwargs: Any,
@@ -69,6 +70,10 @@ class SimplexNetwork(keras.Model):
         self.num_classes = int(num_classes)
         names = check_class_names(class_names, self.num_classes, "class_names", "probabilities")
         self.class_names = [str(name) for name in names]
+        if feature_names is not None:
+            columns = check_class_names(feature_names, len(feature_names), "feature_names", "a table")
+            feature_names = [str(name) for name in columns]
+        self.feature_names = feature_names
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         default_readout = "left_out" if self.head.is_closed_form else self.target.default_readout
@@ -82,7 +87,7 @@ class SimplexNetwork(keras.Model):
         self._hide("_input_dtypes", None)  # in the same structure; of a backbone that states none those of its samples
         self._hide("_states_inputs", stated_inputs(backbone) is not None)  # a sequential model does once it is called
         self._hide("_tensors", None)  # symbolic inputs and class probabilities
-        self._hide("_latent_model", None)  # of predict_latent, made when it is needed
+        self._hide("_output_models", {})  # of ``_predicted``, by name
         self._hide("_feature_model", None)
         self._hide("_given_features", None)  # features that are computed once, and their dtype
         self._hide("_given_dtype", None)
@@ -379,10 +384,23 @@ class SimplexNetwork(keras.Model):
             Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``,
             unless the classifier was calibrated by other means than "latent".
         """
+        return LatentGaussian.of(self._predicted("latent", self._read_out, x, batch_size, verbose))
+
+    def _predicted(
+        self, name: str, outputs: Callable[[Any], Any], x: Any, batch_size: int | None, verbose: str | int
+    ) -> Any:
+        """Return outputs of the features [N, d] of samples, by one pass through the backbone.
+
+        Their function is traced once for each name, until something is fitted.
+        """
         samples = self._checked(x)
-        if self._latent_model is None:
-            self._hide("_latent_model", Output(self, lambda x: self.predictive_latent(self.latent(x), calibrated=True)))
-        return LatentGaussian.of(predictions(self._latent_model, samples, batch_size, verbose))
+        if name not in self._output_models:
+            self._output_models[name] = Output(self, lambda x: outputs(self.features(x)))
+        return predictions(self._output_models[name], samples, batch_size, verbose)
+
+    def _read_out(self, features: Any) -> dict[str, Any]:
+        """Return the Gaussian that is read out of features [N, d], calibrated."""
+        return self.predictive_latent(self.latent_of_features(features), calibrated=True)
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Literal, get_args
 
 import keras
@@ -10,8 +11,9 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_choice, check_labels
-from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex._utils.messages import guided
+from deepsimplex._utils.validation import check_choice
+from deepsimplex.calibration.after_training import FittedComponents, TrainedClassifier
 from deepsimplex.readout import feature_gradients, integrated_gradients
 
 SaliencyMethod = Literal["integrated_gradients", "gradients", "grad_cam"]
@@ -21,85 +23,100 @@ _LEAST = 1e-30
 
 
 def saliency_maps(
-    model: SimplexNetwork,
+    after_training: FittedComponents,
+    network: keras.Model | None,
+    probabilities: Callable[[Any], Any],
     x: Any,
+    samples: Any,
     of: Explained = "probability",
-    labels: ArrayLike | None = None,
+    labels: Any = None,
     method: SaliencyMethod = "integrated_gradients",
     layer: str | None = None,
     baseline: ArrayLike = 0.0,
     steps: int = 32,
     batch_size: int = 32,
 ) -> NDArray[Any]:
-    """Compute the maps of ``SimplexClassifier.saliency``, which documents the arguments."""
+    """Compute the maps of a classifier's ``saliency``, which documents the other arguments.
+
+    Parameters
+    ----------
+    after_training : FittedComponents
+        Of the classifier: its density is fitted to the output of ``network``.
+    network : keras.Model or None
+        From samples to what ``probabilities`` takes, which may have a convolution; None if that takes samples.
+    probabilities : callable
+        From a tensor to class probabilities [N, n].
+    x : array_like
+        Samples as the classifier predicts them.
+    samples : ndarray, shape [N, ...]
+        The same as an array of numbers.
+    """
     check_choice(of, "of", get_args(Explained))
     check_choice(method, "method", get_args(SaliencyMethod))
-    (samples,) = model._checked(x, arrays=True).columns[:1]
     if not isinstance(samples, np.ndarray) or samples.dtype.kind not in "fiu":
-        raise TypeError(f"x must be one array of numbers, for a backbone of one input; found {type(samples).__name__}")
+        raise TypeError(f"x must be one array of numbers, for a network of one input; found {type(samples).__name__}")
     if layer is not None and method != "grad_cam":
         raise ValueError(f"layer is for method='grad_cam' only; found layer={layer!r} with method={method!r}")
     samples = samples.astype(np.float64 if samples.dtype == np.float64 else np.float32)
-    if of == "familiarity" and model.after_training.density is None:
-        raise ValueError("of='familiarity' needs fit_density first")
-    if of == "familiarity" and labels is not None:
+    density, numbers = after_training.density, None
+    if of == "probability":
+        numbers = _class_numbers(after_training.classifier, x, labels, len(samples))
+    elif density is None:
+        raise guided("decisions.md#flag-the-unfamiliar", "of='familiarity' needs fit_density first")
+    elif labels is not None:
         raise ValueError(f"labels are for of='probability' only; found labels={labels!r} with of='familiarity'")
-    numbers = None if of == "familiarity" else _class_numbers(model, samples, labels, batch_size)
+    features = _of_floats(network)
+
+    def value(x: Any, numbers: Any) -> Any:
+        """Return log-probabilities [N] of classes, one or [N], or without them the scores of typical features."""
+        if density is not None and numbers is None:
+            return density.scores(features(x))
+        p = probabilities(features(x))
+        return tf.math.log(tf.reduce_sum(p * tf.one_hot(numbers, p.shape[1], dtype=p.dtype), axis=1) + _LEAST)
+
     if method == "grad_cam":
-        return _grad_cam(model, samples, numbers, layer, batch_size)
-    maps, features = np.empty_like(samples), _features_of_floats(model)
+        return _grad_cam(network, features, value, samples, numbers, layer, batch_size)
+    maps = np.empty_like(samples)
     for number in [None] if numbers is None else np.unique(numbers).tolist():
-
-        def value(x: Any, number: int | None = number) -> Any:
-            return _value(model, features(x), number)
-
         rows = slice(None) if number is None else numbers == number
+        function = partial(value, numbers=number)
         if method == "gradients":
-            maps[rows] = np.abs(feature_gradients(value, samples[rows], batch_size))
+            maps[rows] = np.abs(feature_gradients(function, samples[rows], batch_size))
         else:
             maps[rows] = integrated_gradients(
-                value, samples[rows], baseline=baseline, steps=steps, batch_size=batch_size
+                function, samples[rows], baseline=baseline, steps=steps, batch_size=batch_size
             )
     return maps.sum(axis=-1) if maps.ndim == 4 else maps
 
 
-def _features_of_floats(model: SimplexNetwork) -> Callable[[Any], Any]:
-    """Return the function from samples to features, without the rounding of an input of integers."""
-    inputs = getattr(model.backbone, "inputs", None) or []
-    if all("float" in each.dtype for each in inputs):
-        return model.features
-    floats = [keras.Input(each.shape[1:], dtype="float32") for each in inputs]
-    # Its layers are those of the backbone.
-    network = keras.models.clone_model(model.backbone, input_tensors=floats, clone_function=lambda layer: layer)
+def _of_floats(network: keras.Model | None) -> Callable[[Any], Any]:
+    """Return the function of a network, without the rounding of an input of integers."""
+    if network is None:
+        return lambda x: x
+    inputs = getattr(network, "inputs", None) or []
+    if not all("float" in each.dtype for each in inputs):
+        floats = [keras.Input(each.shape[1:], dtype="float32") for each in inputs]
+        # Its layers are those of the network.
+        network = keras.models.clone_model(network, input_tensors=floats, clone_function=lambda layer: layer)
     return lambda x: network(x, training=False)
 
 
-def _class_numbers(
-    model: SimplexNetwork, samples: NDArray[Any], labels: ArrayLike | None, batch_size: int
-) -> NDArray[np.int64]:
-    """Return the class of every sample whose probability is explained."""
+def _class_numbers(classifier: TrainedClassifier, x: Any, labels: Any, rows: int) -> NDArray[np.int64]:
+    """Return the class of every sample whose probability is explained: by default the likeliest."""
     if labels is None:
-        return model.predict(samples, batch_size=batch_size, verbose=0).argmax(axis=1)
-    given: Any = [labels] * len(samples) if np.ndim(labels) == 0 else labels
-    names = model.class_names if any(isinstance(label, str) for label in np.ravel(given)[:1]) else None
-    return check_labels(given, model.num_classes, name="labels", rows=len(samples), classes=names)[0]
-
-
-def _value(model: SimplexNetwork, features: Any, numbers: Any) -> Any:
-    """Return the log-probabilities [N] of classes, one or [N], or without them the scores of typical features."""
-    if numbers is None:
-        density: Any = model.after_training.density
-        return density.scores(features)
-    latent = model.predictive_latent(model.latent_of_features(features), calibrated=True)
-    p = model.unweighted_readout.unweighted(model.readout(latent))
-    for part in model.after_training.probability_maps:
-        if getattr(part, "has_gradient", True):
-            p = part.apply_probabilities(p)
-    return tf.math.log(tf.reduce_sum(p * tf.one_hot(numbers, model.num_classes, dtype=p.dtype), axis=1) + _LEAST)
+        return classifier.predict_proba(x).argmax(axis=1)
+    is_one = isinstance(labels, str) or not np.iterable(labels)
+    return classifier._class_numbers([labels] * rows if is_one else labels, rows)
 
 
 def _grad_cam(
-    model: SimplexNetwork, samples: NDArray[Any], numbers: NDArray[np.int64] | None, layer: str | None, batch_size: int
+    network: keras.Model | None,
+    features: Callable[[Any], Any],
+    value: Callable[[Any, Any], Any],
+    samples: NDArray[Any],
+    numbers: NDArray[np.int64] | None,
+    layer: str | None,
+    batch_size: int,
 ) -> NDArray[Any]:
     """Weigh the channels of a convolution by the gradients at each place, and scale the sum to the images' size.
 
@@ -108,9 +125,9 @@ def _grad_cam(
     """
     if samples.ndim not in (3, 4):
         raise ValueError(f"method='grad_cam' needs images [N, H, W] or [N, H, W, C]; found x of shape {samples.shape}")
-    layers = _inner_layers(model.backbone)
+    layers = _inner_layers(network)
     if layer is None:
-        chosen = _last_convolution(model, layers, samples[:1])
+        chosen = _last_convolution(features, layers, samples[:1])
     else:
         named = [each for each in layers if each.name == layer]
         if not named:
@@ -121,11 +138,11 @@ def _grad_cam(
         with tf.GradientTape() as tape, _recorded_calls([chosen]) as calls:
             # Watched, since frozen layers have nothing else to record.
             tape.watch(x := tf.convert_to_tensor(samples[rows]))
-            value = _value(model, model.features(x), None if numbers is None else numbers[rows])
+            explained = value(x, None if numbers is None else numbers[rows])
         activations = calls[-1][1] if calls else None
         if activations is None or not _is_map(activations):
             raise ValueError(f"layer must have an output [N, h, w, c]; found {layer!r} of another")
-        gradient = tape.gradient(value, activations)
+        gradient = tape.gradient(explained, activations)
         if gradient is None:
             raise ValueError(f"layer must come before the features that are used; found {chosen.name!r}")
         heat = tf.nn.relu(tf.reduce_sum(gradient * activations, axis=-1, keepdims=True))
@@ -139,15 +156,15 @@ def _inner_layers(network: Any) -> list[keras.layers.Layer]:
 
 
 def _last_convolution(
-    model: SimplexNetwork, layers: Sequence[keras.layers.Layer], sample: NDArray[Any]
+    features: Callable[[Any], Any], layers: Sequence[keras.layers.Layer], sample: NDArray[Any]
 ) -> keras.layers.Layer:
     """Return the layer whose output is that of the last convolution after its normalization and activation."""
     with _recorded_calls(layers) as calls:
-        model.features(tf.convert_to_tensor(sample))
+        features(tf.convert_to_tensor(sample))
     maps = [(layer, output.shape[1:3]) for layer, output in calls if _is_map(output)]
     last = max((i for i, (layer, _) in enumerate(maps) if hasattr(layer, "kernel_size")), default=None)
     if last is None:
-        raise ValueError("method='grad_cam' needs a convolution, or layer=NAME; the backbone has no layer of that kind")
+        raise ValueError("method='grad_cam' needs a convolution, or layer=NAME; the network has no layer of that kind")
     return [layer for layer, size in maps[last:] if size == maps[last][1]][-1]
 
 

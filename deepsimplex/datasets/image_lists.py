@@ -22,6 +22,12 @@ def is_image_list(path: str | os.PathLike[str]) -> bool:
     return FILE in [name.strip().strip('"') for name in header.replace(";", ",").replace("\t", ",").split(",")]
 
 
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a .csv file of columns of numbers, and no list of images."""
+    place = Path(path).expanduser()
+    return place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
+
+
 def listed_files(path: str | os.PathLike[str], table: Table) -> list[Path]:
     """Return the files of a list; relative ones lie in the folder of the list, or below."""
     return [Path(path).parent / name for name in table.column(FILE, "file", path)]
@@ -82,10 +88,11 @@ def read_list(
 
     check_written(labels, f"labels of {path}")
     ordered = [*rows, *tested]
+    by_row: Any = (None if values is None else np.asarray(values)[ordered] for values in columns.values())
     return Source(
         *part(rows),
         None if halves is None else part(tested),
         None,
         [str(files[row]) for row in ordered].__getitem__,
-        *(None if values is None else np.asarray(values)[ordered] for values in columns.values()),
+        *by_row,
     )

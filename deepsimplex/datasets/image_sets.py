@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import keras
 from deepsimplex.datasets.labeled import Source
 from deepsimplex.datasets.npz_files import read_npz
 

@@ -33,6 +33,8 @@ class LabeledData:
         Groups of the samples, such as patients, if ``load`` was given ``groups``. None is in both parts.
     time, time_test : ndarray, shape [N], float64, or None
         Times of the samples, if ``load`` was given ``time``; dates are seconds since 1970.
+    feature_names : tuple of str, length d, or None
+        Names of the columns of a .csv table.
 
     Raises
     ------
@@ -56,6 +58,7 @@ class LabeledData:
     groups_test: NDArray | None = None
     time: NDArray[np.float64] | None = None
     time_test: NDArray[np.float64] | None = None
+    feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.class_names)
@@ -96,6 +99,7 @@ class Source:
     name_of: Callable[[int], str] | None = None
     groups: ArrayLike | None = None
     time: ArrayLike | None = None
+    feature_names: tuple[str, ...] | None = None
 
 
 def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> tuple[NDArray[np.int64], list[str]]:
@@ -207,6 +211,7 @@ def finish(
     unseen = np.setdiff1d(y_test, y)
     if len(unseen) and class_names is None:
         raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
+    by_half = [None if values is None else values[part] for values in (groups, time) for part in (train, test)]
     data = LabeledData(
         name,
         convert(x, dtype, name),
@@ -214,7 +219,8 @@ def finish(
         convert(x_test, dtype, name),
         y_test,
         tuple(names),
-        *(None if values is None else values[part] for values in (groups, time) for part in (train, test)),
+        **dict(zip(("groups", "groups_test", "time", "time_test"), by_half, strict=True)),
+        feature_names=source.feature_names,
     )
     if x.ndim == 2:
         if len(x):

@@ -152,7 +152,7 @@ def _read(
 ) -> Source:
     check_choice(dtype, "dtype", DTYPES)
     check_path(name, "name")
-    label, kind = os.fspath(name), _kind(name)
+    label, kind = os.fspath(name), source_kind(name)
     images = ("folder", "list of images")
     for option, is_given, homes in (
         ("image_size", image_size is not None, images),
@@ -182,8 +182,8 @@ def _read_digits() -> Source:
     return Source((digits.images / 16).astype(np.float32), digits.target)
 
 
-def _kind(name: str | os.PathLike[str]) -> str:
-    """One of "name", "folder", "npz", "csv" and "list of images"."""
+def source_kind(name: str | os.PathLike[str]) -> str:
+    """Return "name", "folder", "npz", "csv" or "list of images", or raise for what is none of them."""
     label, path = os.fspath(name), Path(name)
     if label in NAMES:
         return "name"

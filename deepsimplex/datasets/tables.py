@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.messages import guided, listed, warn_caller
 from deepsimplex.datasets.labeled import Source
 
 DELIMITERS = ",;\t"
@@ -100,7 +100,7 @@ def read_csv(
             f"in line {listed(missing)}. Fill it, delete such lines, or give the class another name"
         )
     columns = {k: values for k, values in columns.items() if header[k] not in named.values()}
-    indices = [k for k, values in columns.items() if _is_index(header[k], values)]
+    indices = [k for k, values in columns.items() if is_index(header[k], values)]
     names = [name for k, name in enumerate(header) if k in columns.keys() - indices or k == target]
     if len(names) < 2 or len({*names}) < len(names):
         raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
@@ -111,10 +111,10 @@ def read_csv(
             "to_csv(index=False); a column that is to be used needs another name"
         )
     features = {header[k]: values for k, values in columns.items() if k not in indices}
-    x = np.array([[_number(value) for value in values] for values in features.values()]).T
+    x = np.array([[number_of(value) for value in values] for values in features.values()]).T
     _check_finite(x, features, [*lines], path)
     numbers, class_names = _classes(labels)
-    return Source(x, numbers, None, class_names, None, given["groups"], given["time"])
+    return Source(x, numbers, None, class_names, None, given["groups"], given["time"], tuple(features))
 
 
 def _rows(text: str, target: str) -> tuple[list[str], dict[int, list[str]]]:
@@ -133,7 +133,7 @@ def _rows(text: str, target: str) -> tuple[list[str], dict[int, list[str]]]:
     return header(delimiter), dict(numbered)
 
 
-def _is_index(name: str, values: tuple[str, ...]) -> bool:
+def is_index(name: str, values: tuple[str, ...]) -> bool:
     """Return whether a column is the index that pandas and R write: without a name, or the numbers of the rows."""
     if not name or re.fullmatch(r"Unnamed: \d+(\.\d+)*", name):
         return True
@@ -142,7 +142,7 @@ def _is_index(name: str, values: tuple[str, ...]) -> bool:
     )
 
 
-def _number(value: str) -> float:
+def number_of(value: str) -> float:
     """Return the number that a text holds, NaN for other texts and for numbers beyond single precision."""
     try:
         number = BOOLEANS[value.lower()] if value.lower() in BOOLEANS else float(value)
@@ -162,9 +162,10 @@ def _check_finite(
             wrong.append(f"{values[rows[0]]!r} in line {lines[rows[0]]}{many} of column {name!r}")
     if wrong:
         decimals = " Write decimals with a point." if re.search(r"'[+-]?\d+,\d+' in", wrong[0]) else ""
-        raise ValueError(
+        raise guided(
+            "tables.md#text-categories-and-missing-values",
             f"every column of {path} but that of labels must hold finite numbers; found "
-            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines"
+            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines",
         )
 
 

@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.parameters import Parameters
-from deepsimplex._utils.registry import registered_function, registered_name
+from deepsimplex._utils.registry import registered, registered_function, registered_name
 from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.exact_search import Search, Visit, block_visit
 
@@ -203,7 +203,7 @@ class Distance(Parameters):
         return f"{type(self).__name__}({arguments})"
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class CallableDistance(Distance):
     """d(a, b) = function(a, b), called once for every pair, which is slow.
 
@@ -250,4 +250,7 @@ class CallableDistance(Distance):
 def check_same_shape(x: NDArray[Any], other: NDArray[Any], name: str, other_name: str) -> None:
     """Raise an error if samples have different shapes."""
     if x.shape[1:] != other.shape[1:]:
-        raise ValueError(f"{name} and {other_name} must hold samples of one shape; found {x.shape} and {other.shape}")
+        raise guided(
+            "data.md#what-fit-takes",
+            f"{name} and {other_name} must hold samples of one shape; found {x.shape} and {other.shape}",
+        )

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.array_operations import keras
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.distances.distance import BlockFunction, Distance
 from deepsimplex.distances.exact_search import Search
 from deepsimplex.distances.named_distances import get_distance
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Embedding(Distance):
     """d(a, b) = distance(model(a), model(b)): distances between features that a Keras model computes.
 

@@ -2,16 +2,16 @@
 
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_array, unmasked
 from deepsimplex.distances.distance import BlockFunction, Distance
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Precomputed(Distance):
     """d(i, j) looked up in matrices.
 

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import parts
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_choice, check_number
 from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
 
@@ -25,7 +25,7 @@ CACHED = 64
 DTYPES = ("float32", "float64")
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class SSIM(Distance):
     """d(a, b) = 1 - SSIM(a, b), the mean over all windows inside the images [CASIMAC sec. 3.4].
 

@@ -22,12 +22,12 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from deepsimplex._utils.batching import parts, row_blocks
+from deepsimplex._utils.registry import registered
 from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
 from deepsimplex.distances.exact_search import Neighbors, Search, Visit
 
@@ -105,7 +105,7 @@ class VectorDistance(Distance):
         return visit
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Euclidean(VectorDistance):
     """d(a, b) = sqrt(sum_i (a_i - b_i)^2) between flattened samples; exact duplicates have distance exactly 0.
 
@@ -121,7 +121,7 @@ class Euclidean(VectorDistance):
     squared = True
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Cityblock(VectorDistance):
     """d(a, b) = sum_i |a_i - b_i| between flattened samples, in float64; exact duplicates have distance exactly 0.
 

@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import evaluation
 from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.validation import check_array, check_class_names, check_probabilities
 from deepsimplex.calibration.after_training import FittedComponents
-from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
+from deepsimplex.classifier.saliency_maps import Explained
+from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier, no_gradient
 from deepsimplex.export import export_model
 from deepsimplex.export.portable_formats import write_behind
-from deepsimplex.latent import is_tensor
 
 _KEY = "deepsimplex after training 1"
 # Rows of random numbers whose probabilities tell one classifier from another, and the largest difference of one.
@@ -86,6 +87,7 @@ class AfterTraining(CalibratedClassifier):
 
     A forest of 100 trees, or 5 neighbors, say zero where no tree or neighbor votes for a class. To a calibration, which
     takes logarithms, such a zero is half the smallest positive probability of the held-out samples, and at least 2e-16.
+    ``saliency`` explains Keras models and the classifiers of this package; others have no gradient.
     ``export`` writes Keras models in all formats, scikit-learn's classifiers as ONNX, and of others, loaded without
     the classifier, the part behind their probabilities.
 
@@ -254,7 +256,7 @@ class AfterTraining(CalibratedClassifier):
         else:
             p = np.asarray(classifier.predict(X, verbose=0))
             if count == 2 and p.ndim == 2 and p.shape[1] == 1:
-                p = np.column_stack([1 - p, p])
+                p = _both_classes(p).numpy()
         return check_probabilities(p, name, num_classes=count)
 
     def predict_proba(self, X: Any) -> NDArray[Any]:
@@ -270,7 +272,7 @@ class AfterTraining(CalibratedClassifier):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def report(
-        self, X: Any, y: ArrayLike, *, groups: Any = None, outside: Any = None, **options: Any
+        self, X: Any, y: ArrayLike, *, set_groups: Any = None, outside: Any = None, **options: Any
     ) -> evaluation.Report:
         """Score calibrated probabilities, and sets after ``conformalize``, against labels.
 
@@ -280,12 +282,12 @@ class AfterTraining(CalibratedClassifier):
             N samples that served neither for training nor for what was fitted after it.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        groups : array_like, shape [N], optional
-            Group of each sample, if ``conformalize`` had groups. Default None.
+        set_groups : array_like, shape [N], optional
+            Group of each sample, as for ``predict_set``, if ``conformalize`` had groups. Default None.
         outside : array_like, optional
             Samples of none of the classes. Default None.
         **options
-            As ``bins`` and ``intervals``: see ``deepsimplex.evaluation.report``.
+            As ``bins``, ``intervals`` and ``groups``, which are resampled whole: see ``deepsimplex.evaluation.report``.
 
         Returns
         -------
@@ -293,7 +295,7 @@ class AfterTraining(CalibratedClassifier):
         """
         p, sets = self.predict_proba(X), self._after_training.prediction_sets
         others = None if outside is None else self.predict_proba(outside)
-        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, groups)}
+        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, set_groups)}
         labels = self.classes_[self._labeled_arrays(X, y, None)[1]]
         return evaluation.report(labels, p, classes=self.classes_.tolist(), **options)
 
@@ -304,6 +306,28 @@ class AfterTraining(CalibratedClassifier):
             raise ValueError(f"X and y must have as many rows; found {rows} and {len(numbers)}")
         # The numbers count sorted classes.
         return X, np.argsort(self.classes_, kind="stable")[numbers], weights
+
+    def _differentiable(self, of: Explained) -> Any:
+        classifier: Any = self.classifier
+        if of == "familiarity":
+            if self.features is not None:
+                raise ValueError(
+                    "saliency of='familiarity' has no gradient through features, a function of arrays: give features "
+                    "themselves as X, with AfterTraining(classifier) around the same classifier"
+                )
+            return None, None
+        inner: Any = _both_classes
+        if isinstance(classifier, keras.Model):
+            network = classifier
+        elif isinstance(classifier, CalibratedClassifier):
+            network, inner = classifier._differentiable(of)
+        else:
+            raise no_gradient("probabilities alone" if classifier is None else _shown(classifier))
+        smooth = copy.copy(self)._store(self._after_training.differentiable)
+        return network, lambda outputs: smooth._calibrated(inner(outputs))
+
+    def _saliency_samples(self, X: Any) -> NDArray[Any]:
+        return check_array(X, "X", dtype="any")
 
     def _density_features(self, X: Any) -> NDArray[Any]:
         name = "X" if self.features is None else "the output of features"
@@ -453,11 +477,12 @@ class AfterTraining(CalibratedClassifier):
         if not isinstance(classifier, keras.Model):
             return tf.Module(), None, lambda p: self._calibrated(tf.identity(p))
 
-        def readout(samples: Any) -> Any:
-            p = classifier(samples, training=False)
-            return self._calibrated(tf.concat([1 - p, p], axis=1) if p.shape[1] == 1 else p)
+        return classifier, None, lambda samples: self._calibrated(_both_classes(classifier(samples, training=False)))
 
-        return classifier, None, readout
+
+def _both_classes(p: Any) -> Any:
+    """Return probabilities [N, n], which may be [N, 1], of the second of two classes."""
+    return tf.concat([1 - p, p], axis=1) if p.shape[1] == 1 else p
 
 
 def _shown(value: Any) -> str:

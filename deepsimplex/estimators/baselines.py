@@ -55,7 +55,8 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     ----------
     platt : bool
         Whether means become probabilities by Platt scaling: a sigmoid per class, fitted to a stratified, held-out 20 %
-        of the samples [GPD sec. 5], and normalized over the classes. Default False.
+        of the samples [GPD sec. 5], and normalized over the classes. Single samples are held out: give one of those
+        that belong together. Default False.
     random_state : int, numpy.random.RandomState or None
         Seed of the process and of that split. Default 0.
     **settings
@@ -103,7 +104,8 @@ def nystroem_kernel_ridge(
     penalties : sequence of float
         Candidates for the ridge penalty.
     cv : int
-        Folds of the stratified cross-validation. Default 5.
+        Folds of the stratified cross-validation, of single samples: where samples belong together, as images of one
+        patient do, give one of each, or one value of ``gammas`` and ``penalties`` without ``platt``. Default 5.
     platt : bool
         Whether to calibrate; without, there is no ``predict_proba``. Default True.
     random_state : int, numpy.random.RandomState or None

@@ -15,11 +15,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.messages import listed
-from deepsimplex._utils.validation import check_choice, check_class_names, check_class_weight, check_sample_weight
+from deepsimplex._utils.messages import guided, listed
+from deepsimplex._utils.validation import (
+    check_choice,
+    check_class_names,
+    check_class_weight,
+    check_labels,
+    check_sample_weight,
+)
 from deepsimplex.calibration import Calibration, DecisionRule, FeatureDensity, PriorShift
 from deepsimplex.calibration.after_training import COMPONENTS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
+from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.estimators.checked_data import (
     checked_labels,
     checked_rows,
@@ -158,6 +165,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         y: ArrayLike | None = None,
         method: str | Calibration = "temperature",
         sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Calibrate the class probabilities of the fitted classifier on held-out samples.
 
@@ -174,6 +183,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             for classifiers that have them. A calibration that is given is copied.
         sample_weight : array_like, shape [N], optional
             Weights of the held-out samples.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient, which "auto" keeps in one fold. Other methods divide no samples.
 
         Returns
         -------
@@ -187,7 +198,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             For labels that are not in ``classes_``, soft labels, and data that the method cannot be fitted to. The
             classifier then stays as it was.
         """
-        return self._store(self._after_training.calibrate(X, y, method, sample_weight))
+        return self._store(self._after_training.calibrate(X, y, method, sample_weight, groups=groups))
 
     def conformalize(
         self,
@@ -239,7 +250,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Notes
         -----
         With ``left_out`` the sets are those of the jackknife+: coverage is usually the one asked for, and proved for
-        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``.
+        1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``. Samples are left out one by one:
+        of those that belong together, such as images of one patient, hold some patients out instead.
         """
         options: Any = {"groups": groups, "left_out": left_out, "seed": seed_of(random_state)}
         return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, **options))
@@ -250,6 +262,40 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Sets that were fitted with groups need the ``groups`` [N] of these rows.
         """
         return self._after_training.predict_set(X, groups)
+
+    def predict_all(self, X: ArrayLike) -> dict[str, Any]:
+        """Predict all that the classifier has outputs for.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+
+        Returns
+        -------
+        dict
+            "probabilities" [N, n], as ``predict_proba``; as far as it is fitted "prediction_set" [N, n], without
+            groups, "decision" [N], class numbers and -1, "familiarity" [N] and "unknown" [N], as ``predict_set``,
+            ``decide``, ``familiarity`` and ``unknown_score``.
+
+        Examples
+        --------
+        >>> from deepsimplex import GLVQ
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> sorted(GLVQ().fit(X, y).fit_density(X, y).predict_all(X))
+        ['familiarity', 'probabilities']
+        """
+        p, after = self.predict_proba(X), self._after_training
+        outputs: dict[str, Any] = {"probabilities": p}
+        if after.prediction_sets is not None and not after.prediction_sets.needs_groups:
+            outputs["prediction_set"] = after.predict_set(X, p=p)
+        if after.decision_rule is not None:
+            outputs["decision"] = after.decision_rule.decide(p)
+        if after.density is not None:
+            outputs["familiarity"] = after.familiarity(X)
+        if hasattr(self, "known_quantiles_"):
+            outputs["unknown"] = self.unknown_score(X)
+        return outputs
 
     def estimate_priors(self, X: ArrayLike, trained: Any = None) -> PriorShift:
         """Estimate the frequencies of the classes where the classifier is used, from unlabeled samples.
@@ -362,13 +408,19 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         classes = self.classes_.tolist()
         if abstention is None:
             abstention = "unknown" if any(isinstance(name, str) for name in classes) else -1
-        if abstention in classes:
-            raise ValueError(f"abstention must be none of classes_, {listed(classes)}; found {abstention!r}")
+        is_array = isinstance(abstention, np.ndarray) or (np.iterable(abstention) and not isinstance(abstention, str))
+        if is_array or abstention in classes:
+            raise ValueError(f"abstention must be a value besides classes_, {listed(classes)}; found {abstention!r}")
         # The last is number -1.
         return np.array([*classes, abstention], dtype=object if self.classes_.dtype == object else None)[numbers]
 
     def fit_density(
-        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"
+        self,
+        X: ArrayLike | None,
+        y: ArrayLike | None = None,
+        method: str | FeatureDensity = "nearest_neighbors",
+        *,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Fit a density of the features to the training samples, for ``familiarity``.
 
@@ -383,17 +435,79 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Labels as named in ``classes_``, or one-hot, in its order.
         method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"} or FeatureDensity
             Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
+        groups : array_like, shape [N], optional
+            Group of each sample, such as its patient: familiarity then compares with samples of other groups, so that
+            those of a new patient are as familiar as those of training. Default None: each sample is one.
 
         Returns
         -------
         self
             With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it.
         """
-        return self._store(self._after_training.fit_density(X, y, method))
+        return self._store(self._after_training.fit_density(X, y, method, groups=groups))
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""
         return self._after_training.familiarity(X)
+
+    def saliency(
+        self,
+        X: Any,
+        of: Explained = "probability",
+        labels: Any = None,
+        method: SaliencyMethod = "integrated_gradients",
+        *,
+        layer: str | None = None,
+        baseline: Any = 0.0,
+        steps: int = 32,
+        batch_size: int = 32,
+    ) -> NDArray[Any]:
+        """Compute how much each column, or pixel, of samples adds to a log-probability or to the familiarity.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or [N, H, W] or [N, H, W, C] for a network
+        of : {"probability", "familiarity"}
+            Default "probability", of the likeliest class or of ``labels``. "familiarity" needs ``fit_density``.
+        labels : array_like, shape [N], or one label, optional
+            As named in ``classes_``. Default None: the likeliest class of each sample.
+        method, layer, steps, batch_size
+            As for ``SimplexClassifier.saliency``; "grad_cam" needs a network with a convolution.
+        baseline : array_like
+            A sample without content, of which "integrated_gradients" are the differences. Default 0, which suits images
+            and standardized columns; for others the mean of the training rows.
+
+        Returns
+        -------
+        ndarray, shape [N, d] or [N, H, W]
+            Parts of each column; ``plots.saliency`` draws those of images.
+
+        Raises
+        ------
+        ValueError
+            For a classifier that TensorFlow does not compute, so that there is no gradient; as
+            ``SimplexClassifier.saliency``.
+
+        Examples
+        --------
+        >>> from deepsimplex import GMLVQ
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> parts = GMLVQ().fit(X, y).saliency(X[:2], baseline=X.mean(axis=0))  # setosa: petals
+        >>> parts.shape, parts[0].argmax().tolist() in (2, 3)
+        ((2, 4), True)
+        """
+        network, probabilities = self._differentiable(of)
+        options: Any = (of, labels, method, layer, baseline, steps, batch_size)
+        return saliency_maps(self._after_training, network, probabilities, X, self._saliency_samples(X), *options)
+
+    def _differentiable(self, of: Explained) -> tuple[Any, Callable[[Any], Any]]:
+        """Return a network and a function from its output, without one from samples, to class probabilities."""
+        _, latent, readout = copy.copy(self)._store(self._after_training.differentiable)._served()
+        return None, lambda X: readout(X if latent is None else latent(X))
+
+    def _saliency_samples(self, X: Any) -> NDArray[Any]:
+        return checked_rows(self, X, reset=False)
 
     @property
     def _after_training(self) -> FittedComponents:
@@ -431,12 +545,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _class_labels(self) -> Sequence[Any]:
         return self.classes_.tolist()
 
+    def _class_numbers(self, labels: Any, rows: int) -> NDArray[np.int64]:
+        return check_labels(labels, name="labels", rows=rows, of="X", classes=self.classes_.tolist())[0]
+
     def _left_out_outputs(
         self, X: Any, y: Any, most: int | None = None, seed: int = 0
     ) -> tuple[dict[str, Any], NDArray[np.int64], Any]:
-        raise ValueError(
+        raise guided(
+            "decisions.md#without-held-out-rows",
             "left_out must be False but for a SimplexGaussianProcess() in closed form, which predicts training rows "
-            f"that are left out; found {type(self).__name__}. Hold rows out"
+            f"that are left out; found {type(self).__name__}. Hold rows out",
         )
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
@@ -462,7 +580,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Input: "features" [N, d]. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
         ``conformalize`` "prediction_set" [N, n], after ``set_decision`` "decision" [N] (as "class_id", -1 for
-        abstentions), after ``fit_density`` "familiarity" [N].
+        abstentions), after ``fit_density`` "familiarity" [N], after ``fit_unknown`` "unknown" [N].
         ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
         that ends in a classifier.
 
@@ -495,8 +613,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             "verbose": verbose,
             "input_dtype": input_dtype,
         }
-        self._export(filepath, format, **options, further_outputs=self._after_training.served)
+        self._export(filepath, format, **options, further_outputs=self._further_outputs)
         write_card(self.card(), filepath)
+
+    def _further_outputs(self, p: Any, features: Any) -> dict[str, Any]:
+        return self._after_training.served(p, features)
 
     def card(self, report: Report | None = None, **options: Any) -> str:
         """Return a model card as Markdown with the metadata that hubs read; ``export`` writes it without scores.
@@ -513,6 +634,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         str
         """
         components, shape = self._after_training.components(), self._sample_shape
+        components["unknown"] = "fit_unknown" if hasattr(self, "known_quantiles_") else None
         facts = {"class": " ".join(repr(self).split())} | ({} if shape is None else {"input": list(shape)})
         options = {"name": type(self).__name__, "task": classification_task(shape), **options}
         return model_card(facts, self.classes_.tolist(), components=components, report=report, **options)
@@ -538,6 +660,15 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
         with np.errstate(divide="ignore"):
             return floored(np.log(self._calibrated(p)))
+
+
+def no_gradient(computed: str) -> ValueError:
+    """Return the error of ``saliency`` where nothing that TensorFlow computes leads from samples to probabilities."""
+    return ValueError(
+        f"saliency needs a gradient, that of a Keras model or a classifier of deepsimplex; found {computed}. "
+        "sklearn.inspection.permutation_importance(classifier, X, y) and shap.Explainer(classifier.predict_proba, X) "
+        "need none"
+    )
 
 
 def floored(logarithms: NDArray[np.floating]) -> NDArray[Any]:

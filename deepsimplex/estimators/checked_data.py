@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from deepsimplex._utils.batching import is_sliced_by_rows, not_finite, row_blocks
-from deepsimplex._utils.messages import listed, warn_caller
+from deepsimplex._utils.messages import guided, listed, warn_caller
 from deepsimplex._utils.validation import check_sample_weight, is_missing, unmasked
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
 from deepsimplex.samples.samples import check_not_given_with_stream
@@ -92,7 +92,7 @@ def _check_values(estimator: Any, X: Any, cause: Exception) -> None:
             f"X must hold real numbers; found {listed(others.values(), _LISTED)}. {_encoding(estimator, [*others])}"
         ) from cause
     if missing:
-        raise ValueError(_missing(estimator, "NaN", [*missing])) from cause
+        raise guided("tables.md#text-categories-and-missing-values", _missing(estimator, "NaN", [*missing])) from cause
 
 
 def _object_columns(X: Any) -> Iterator[tuple[Any, Any]]:
@@ -122,7 +122,10 @@ def _check_finite(estimator: Any, X: Any) -> None:
         kind, test = ("NaN", np.isnan) if np.isnan(X[where[0]][where[1]]) else ("infinity", np.isinf)
         columns = np.flatnonzero(np.any([test(X[rows]).any(axis=0) for rows in row_blocks(X)], axis=0))
         names = getattr(estimator, "feature_names_in_", np.arange(X.shape[1]))[columns].tolist()
-        raise ValueError(_missing(estimator, kind, names, f", first in row {where[0]}"))
+        raise guided(
+            "tables.md#text-categories-and-missing-values",
+            _missing(estimator, kind, names, f", first in row {where[0]}"),
+        )
 
 
 def _encoding(estimator: Any, columns: list[Any]) -> str:
@@ -186,8 +189,9 @@ def fitted_labels(y: ArrayLike, classes: Any) -> Labels:
     try:
         return checked_labels(y, classes)
     except ValueError as error:
-        numbers, names = np.asarray(y), np.asarray(classes)
-        if numbers.dtype.kind in "iu" and names.ndim == 1 and np.isin(numbers, np.arange(len(names))).all():
+        numbers, names = np.asarray(y, dtype=object), np.asarray(classes, dtype=object)
+        known = range(len(names)) if names.ndim == 1 else ()
+        if all(isinstance(value, int) and not isinstance(value, bool) and value in known for value in numbers.flat):
             raise ValueError(
                 f"{error}. VotingClassifier, BaggingClassifier, StackingClassifier, OneVsRestClassifier and "
                 "cross_val_predict number labels from 0 before they fit: leave classes out there, or number the labels "
@@ -267,9 +271,10 @@ def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> 
 def _check_stream(samples: Any) -> None:
     """Raise an error unless a stream can be read repeatedly and yields batches of numeric features and labels."""
     if not (samples.is_finite and samples.is_repeatable):
-        raise ValueError(
+        raise guided(
+            "large_tables.md#rows-that-do-not-fit-into-memory",
             "X must be a finite tf.data.Dataset or PyDataset, all of which is read more than once: without repeat(), "
-            "or dataset.take(k); a generator cannot be read again"
+            "or dataset.take(k); a generator cannot be read again",
         )
     spec = samples.spec
     if len(spec) not in (2, 3) or not all(isinstance(part, tf.TensorSpec) for part in spec):

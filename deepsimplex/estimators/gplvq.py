@@ -161,19 +161,22 @@ class GPLVQ(PrototypeClassifier):
         return scores
 
     def _served(self) -> tuple[Any, Any, Any]:
-        processes, several = self._processes, len(np.unique(self._labels)) > 1
-        runs = several * np.eye(len(self.classes_))[_runs(self._labels)]
-
         def latent(X: Any) -> dict[str, Any]:
-            moments = [process.served(self._served_features(X)) for process in processes]
-            loc, scale = (tf.concat(parts, axis=1) for parts in zip(*moments, strict=True))
-            return {"loc": loc, "scale": scale}
+            return self._served_latent(self._served_features(X))
 
-        def readout(latent: dict[str, Any]) -> Any:
-            z = latent["loc"] / latent["scale"]
-            return self._probabilities(tf.matmul(log_ndtr(z) - log_ndtr(-z), runs))
+        return tf.Module(), latent, lambda latent: self._probabilities(self._served_log_odds(latent))
 
-        return tf.Module(), latent, readout
+    def _served_latent(self, X: Any) -> dict[str, Any]:
+        moments = [process.served(X) for process in self._processes]
+        loc, scale = (tf.concat(parts, axis=1) for parts in zip(*moments, strict=True))
+        return {"loc": loc, "scale": scale}
+
+    def _served_log_odds(self, latent: dict[str, Any]) -> Any:
+        several, z = len(np.unique(self._labels)) > 1, latent["loc"] / latent["scale"]
+        return tf.matmul(log_ndtr(z) - log_ndtr(-z), several * np.eye(len(self.classes_))[_runs(self._labels)])
+
+    def _served_scores(self, X: Any) -> Any:
+        return self._served_log_odds(self._served_latent(X))
 
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
         """Find the k nearest prototypes of every row, and their terms in the mean of the predicted class's process.
@@ -192,7 +195,7 @@ class GPLVQ(PrototypeClassifier):
         """
         check_whole(k, "k", 1)
         features = self._scaled(X)
-        predicted = np.argmax(self._calibrated_scores(features), axis=1)[:, None]
+        predicted = np.argmax(self._calibrated_scores(self._scores(features)), axis=1)[:, None]
         runs = self._numbers(self.prototype_runs_)
         contributions = np.hstack([process.contributions(features) for process in self._processes])
         distances, number = finite_squared_distances(features, self._scale(self.prototypes_)), len(np.unique(runs))

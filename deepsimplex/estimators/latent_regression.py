@@ -22,7 +22,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.validation import check_flag, check_whole
-from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
+from deepsimplex.classifier.saliency_maps import Explained
+from deepsimplex.estimators.calibrated_classifier import RandomState, no_gradient, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.export import export_model
 from deepsimplex.export.portable_formats import write_behind
@@ -47,7 +48,8 @@ class LatentRegressionClassifier(LatentClassifier):
         Any target of ``deepsimplex.targets``, or its name. Default "casimac", as in the paper.
     cv : int, cross-validation splitter or iterable of splits
         For regressors without standard deviations: the number of shuffled cross-validation folds whose residuals give
-        one standard deviation for all samples, or folds as scikit-learn takes them. Default 5.
+        one standard deviation for all samples, or folds as scikit-learn takes them, such as the splits of GroupKFold
+        where samples belong together. Default 5.
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     scale_features : bool
@@ -202,6 +204,9 @@ class LatentRegressionClassifier(LatentClassifier):
             return {"loc": loc, "scale": tf.fill(tf.shape(loc[:, :1]), tf.constant(self.residual_scale_, tf.float64))}
 
         return tf.Module(), latent
+
+    def _differentiable(self, of: Explained) -> Any:
+        raise no_gradient(f"the regressor {' '.join(repr(self.regressor_).split())}")
 
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         if self.residual_scale_ is None:

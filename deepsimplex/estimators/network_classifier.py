@@ -17,6 +17,7 @@ from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import model_bytes, model_of_bytes
+from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.export.rounding import warn_of_rounding
@@ -178,6 +179,9 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _export(self, *args: Any, **options: Any) -> None:
         super()._export(*args, **options, features=lambda X: self.model_.backbone(X, training=False))
+
+    def _differentiable(self, of: Explained) -> Any:
+        return self.model_.backbone, super()._differentiable(of)[1]
 
     def _store(self, after_training: FittedComponents) -> Self:
         """Set the attributes, and the density of the network, which widens its latents itself."""

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from deepsimplex import kernels
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.validation import check_flag, check_number, check_whole
+from deepsimplex.calibration.unknown_score import known_quantiles, share_more_known
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
     Callback,
@@ -62,6 +63,8 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     n_iter_ : int
         Iterations, or epochs.
     n_features_in_ : int
+    known_quantiles_ : ndarray, shape [1000]
+        Only after ``fit_unknown``.
     """
 
     # Arguments of all constructors; subclasses add others.
@@ -116,6 +119,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             If a prototype is the nearest to no training sample.
         """
         with self._fitting():
+            self.fit_unknown(None)
             features, y_checked, weights = self._checked(X, y, sample_weight, self.class_weight)
             numbers = y_checked.values
             if numbers.ndim == 2:
@@ -245,25 +249,27 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             / self.temperature_
         )
 
-    def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        scores = self._scores(X)
+    def _uncalibrated(self, X: ArrayLike) -> NDArray[np.float64]:
+        return self._scores(self._scaled(X))
+
+    def _calibrated_scores(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._calibrated_logarithms(softmax(scores, axis=1)) if self._after_training.probability_maps else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class of every row, shape [N]."""
-        scores = self._calibrated_scores(self._scaled(X))
+        scores = self._calibrated_scores(self._uncalibrated(X))
         return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict class probabilities [N, n], columns as ``classes_``; zero for a class without training samples."""
-        return softmax(self._calibrated_scores(self._scaled(X)), axis=1)
+        return softmax(self._calibrated_scores(self._uncalibrated(X)), axis=1)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict logarithms of class probabilities, [N, n].
 
         They are at least -708.4: probabilities below the smallest normal number, 2.2e-308, count as that.
         """
-        return floored(log_softmax(self._calibrated_scores(self._scaled(X)), axis=1))
+        return floored(log_softmax(self._calibrated_scores(self._uncalibrated(X)), axis=1))
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Compute log-odds: [N] of the second class if there are two, else [N, n] of every class against the mean.
@@ -271,7 +277,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         The largest is that of the class that ``predict`` returns. A class without training samples has -infinity and is
         left out of the mean.
         """
-        scores = self._calibrated_scores(self._scaled(X))
+        scores = self._calibrated_scores(self._uncalibrated(X))
         if len(self.classes_) == 2:
             return scores[:, 1] - scores[:, 0]
         return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)
@@ -285,28 +291,94 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         nearest, _ = nearest_of_classes(self._distances(self._scaled(X)), self._labels, len(self.classes_))
         return relative_scores(nearest).max(axis=1)
 
-    def predict_or_reject(self, X: ArrayLike, threshold: float = 0.1) -> NDArray[Any]:
-        """Predict the class of every row, or reject it where ``relative_similarity`` is below a threshold.
+    def fit_unknown(self, X: ArrayLike | None) -> Self:
+        """Fit the score of unknown rows to known rows that were held out of ``fit``, for ``predict_or_unknown``.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or None
+            Known rows; labels are not used. Training rows are nearer to the prototypes: of new rows up to twice as many
+            would be rejected. None removes the score.
+
+        Returns
+        -------
+        self
+            With ``unknown_score`` and ``predict_or_unknown``. ``save`` keeps what is fitted, and exports have an output
+            "unknown". Another fit removes it; calibrations do not change it.
+        """
+        if X is None:
+            self.__dict__.pop("known_quantiles_", None)
+        else:
+            self.known_quantiles_ = known_quantiles(-_lead(tf.constant(self._uncalibrated(X))).numpy())
+        return self
+
+    def unknown_score(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return how unlike the known rows each row is, [N], from 0 to 1.
+
+        It is the share of the rows of ``fit_unknown`` with a larger ``relative_similarity``: 1 between classes, and far
+        from all prototypes. Of ``GPLVQ``, whose classes are not those of the nearest prototypes, it is the share with a
+        larger difference between the two largest log-odds.
+
+        Raises
+        ------
+        ValueError
+            Before ``fit_unknown``.
+        """
+        return self._unknown(self._uncalibrated(X)).numpy()
+
+    def predict_or_unknown(self, X: ArrayLike, rejected: float = 0.05, abstention: Any = None) -> NDArray[Any]:
+        """Predict the class of every row, and what stands for none where it looks unknown.
 
         Parameters
         ----------
         X : array_like, shape [N, d]
-        threshold : float
-            From 0, nothing is rejected, to 1. Default 0.1. ``calibration.RiskControl`` with ``set_decision`` chooses a
-            threshold of probability for a bound on the errors instead.
+        rejected : float
+            Share of known rows that may be called unknown, at least 0 and below 1. Default 0.05.
+        abstention : optional
+            What stands for unknown among ``classes_``. Default None: -1 beside numbers, "unknown" beside text.
 
         Returns
         -------
         ndarray, shape [N]
-            Classes, as named in ``classes_``; for rejected rows -1 beside numbers, "unknown" beside text.
+            Classes, as named in ``classes_``, and abstentions.
+
+        Raises
+        ------
+        ValueError
+            As ``unknown_score``, and for a share out of range.
 
         Notes
         -----
         Fischer, Hammer, Wersing: *Efficient Rejection Strategies for Prototype-Based Classification*, 2015.
+
+        Examples
+        --------
+        >>> from deepsimplex import GLVQ
+        >>> from sklearn.datasets import load_wine
+        >>> X, y = load_wine(return_X_y=True)
+        >>> classifier = GLVQ().fit(X[::3], y[::3]).fit_unknown(X[1::3])
+        >>> bool(np.mean(classifier.predict_or_unknown(X[2::3]) == -1) < 0.2)
+        True
+        >>> classifier.predict_or_unknown(100 * X[:2]).tolist()
+        [-1, -1]
         """
-        check_number(threshold, "threshold", least=0, most=1)
-        numbers = np.argmax(self._calibrated_scores(self._scaled(X)), axis=1)
-        return self._with_abstentions(np.where(self.relative_similarity(X) < threshold, -1, numbers))
+        check_number(rejected, "rejected", least=0, below=1)
+        scores = self._uncalibrated(X)
+        numbers = np.argmax(self._calibrated_scores(scores), axis=1)
+        return self._with_abstentions(np.where(self._unknown(scores) > 1.0 - rejected, -1, numbers), abstention)
+
+    def _unknown(self, scores: Any) -> Any:
+        """Return ``unknown_score`` of uncalibrated scores [N, n], an array or a tensor."""
+        if not hasattr(self, "known_quantiles_"):
+            raise ValueError("unknown_score needs known rows that were held out of fit: call fit_unknown(X_held) first")
+        return share_more_known(-_lead(tf.convert_to_tensor(scores)), self.known_quantiles_)
+
+    def _further_outputs(self, p: Any, X: Any) -> dict[str, Any]:
+        outputs = super()._further_outputs(p, X)
+        if not hasattr(self, "known_quantiles_"):
+            return outputs
+        scores = tf.where(self._present, self._served_scores(self._served_features(X)), -np.inf)
+        return {**outputs, "unknown": self._unknown(scores)}
 
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
         """Find the k nearest prototypes of every row, and their weight in the decision.
@@ -326,11 +398,20 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         features = self._scaled(X)
         distances = self._distances(features)
         _, which = nearest_of_classes(distances, self._labels, len(self.classes_))
-        p = softmax(self._calibrated_scores(features), axis=1)
+        p = softmax(self._calibrated_scores(self._scores(features)), axis=1)
         weights = np.zeros_like(distances)
         for label in np.unique(self._labels):
             weights[np.arange(len(weights)), which[:, label]] = p[:, label]
         return Explanation.of(distances, weights, self.prototype_labels_, k)
+
+
+def _lead(scores: Any) -> Any:
+    """Return the difference between the two largest scores, [N], finite, of a tensor [N, n]."""
+    dtype = scores.dtype
+    first = tf.argmax(scores, axis=1)[:, tf.newaxis] == np.arange(scores.shape[1])
+    # Not top_k, which ONNX has for float32 only.
+    second = tf.reduce_max(tf.where(first, tf.constant(-np.inf, dtype), scores), axis=1)
+    return tf.minimum(tf.reduce_max(scores, axis=1) - second, dtype.max)
 
 
 def _relevance(omega: NDArray[np.float64]) -> NDArray[np.float64]:

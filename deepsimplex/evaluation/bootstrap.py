@@ -15,6 +15,7 @@ from deepsimplex._utils.validation import (
     check_groups,
     check_labels_and_probabilities,
     check_number,
+    check_sample_weight,
     check_whole,
 )
 
@@ -27,6 +28,8 @@ class Interval(NamedTuple):
     Examples
     --------
     >>> lower, upper = Interval(0.9, 0.95)
+    >>> lower
+    0.9
     """
 
     lower: float
@@ -41,7 +44,7 @@ class PreparedScore(NamedTuple):
     Attributes
     ----------
     finish : callable
-        (terms...) -> number, or an array of numbers that are computed together.
+        (terms..., weights) -> number, or an array of numbers that are computed together; weights [N] are above 0.
     terms : tuple of ndarray, each of shape [N, ...]
         One row for each sample.
     strata : ndarray, shape [N], optional
@@ -55,9 +58,10 @@ class PreparedScore(NamedTuple):
     strata: NDArray[Any] | None = None
     limits: tuple[Limits | None, ...] = ()
 
-    def value(self, index: NDArray[Any] | None = None) -> Any:
-        """Compute the score of all samples, or of the resample with indices ``index`` [N]."""
-        return self.finish(*(self.terms if index is None else (terms.take(index, axis=0) for terms in self.terms)))
+    def value(self, weights: NDArray[np.float64], index: NDArray[Any] | None = None) -> Any:
+        """Compute the score of samples with weights [N], of all, or of the resample with indices ``index`` [N]."""
+        columns = (*self.terms, weights)
+        return self.finish(*(columns if index is None else (column.take(index, axis=0) for column in columns)))
 
 
 class ResampledScore(NamedTuple):
@@ -95,50 +99,77 @@ class ScoreFunctions(NamedTuple):
         Checks the score's first two arguments, labels and class probabilities for most.
     prepare : callable
         (checked arguments, options...) -> PreparedScore.
+    weighted : bool
+        Whether it takes ``sample_weight``.
     """
 
     check: Callable[..., tuple[NDArray[Any], NDArray[Any]]]
     prepare: Callable[..., PreparedScore]
+    weighted: bool
 
 
 SCORES: dict[Callable[..., float], ScoreFunctions] = {}
 """The scores of this package."""
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def score(
-    prepare: Callable[..., PreparedScore], check: Callable[..., Any] = check_labels_and_probabilities
+    prepare: Callable[..., PreparedScore],
+    check: Callable[..., Any] = check_labels_and_probabilities,
+    weighted: bool = True,
 ) -> Callable[..., float]:
     """Decorate a function from checked labels [N] and probabilities [N, n] to a ``PreparedScore``.
 
     Called, it checks its first two arguments, and returns the score of all samples as a float. Further arguments of
     ``check``, the names ``classes`` of the columns, become keyword arguments of the score; it gets them too if they are
-    among its parameters.
+    among its parameters. So does ``sample_weight``, unless the score is not ``weighted``.
     """
     signature = inspect.signature(prepare)
     names = list(signature.parameters)[:2]
     further = list(inspect.signature(check).parameters.values())[2:]
     named = [option for option in further if option.name not in signature.parameters]
+    if weighted:
+        named.insert(0, inspect.Parameter("sample_weight", _KEYWORD, default=None, annotation=ArrayLike | None))
 
     @functools.wraps(prepare)
     def value(*args: Any, **kwargs: Any) -> float:
+        sample_weight = kwargs.pop("sample_weight", None) if weighted else None
         options = {option.name: kwargs.get(option.name) for option in further if option.name in kwargs}
         kwargs = {name: given for name, given in kwargs.items() if name not in options or name in signature.parameters}
         given = signature.bind(*args, **kwargs)
         checked = check(*(given.arguments[name] for name in names), **options)
-        given.arguments.update(zip(names, checked, strict=True))
-        return float(prepare(*given.args, **given.kwargs).value())
+        if not weighted:
+            given.arguments.update(zip(names, checked, strict=True))
+            prepared = prepare(*given.args, **given.kwargs)
+            return float(prepared.value(np.ones(len(prepared.terms[0]))))
+        weights, *rows = weighted_rows(sample_weight, *checked)
+        given.arguments.update(zip(names, rows, strict=True))
+        return float(prepare(*given.args, **given.kwargs).value(weights))
 
     value.__annotations__ = {**prepare.__annotations__, **dict.fromkeys(names, ArrayLike), "return": float}
     parameters = [part.replace(annotation=value.__annotations__[name]) for name, part in signature.parameters.items()]
-    parameters += [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in named]
+    parameters += [option.replace(kind=_KEYWORD) for option in named]
     vars(value)["__signature__"] = inspect.Signature(parameters, return_annotation=float)
-    SCORES[value] = ScoreFunctions(check, prepare)
+    SCORES[value] = ScoreFunctions(check, prepare, weighted)
     return value
 
 
 def mean_score(terms: NDArray[Any]) -> PreparedScore:
     """A score that is the mean of ``terms`` [N]."""
-    return PreparedScore(lambda terms: float(np.mean(terms)), (terms,))
+    return PreparedScore(lambda terms, weights: float(np.average(terms, weights=weights)), (terms,))
+
+
+def weighted_rows(sample_weight: Any, *arrays: Any) -> tuple[Any, ...]:
+    """Return weights [N] above 0, and the rows of arrays that they belong to, without those of weight 0; None as None.
+
+    Examples
+    --------
+    >>> weighted_rows([2, 0, 1], np.array([5, 6, 7]), None)
+    (array([2., 1.]), array([5, 7]), None)
+    """
+    weights = check_sample_weight(sample_weight, len(arrays[0]))
+    counted = weights > 0
+    return tuple(array if array is None or counted.all() else array[counted] for array in (weights, *arrays))
 
 
 def check_resampling(
@@ -193,14 +224,18 @@ def resample(
     strata: NDArray[Any] | None,
     resamples: int,
     seed: int,
+    weights: NDArray[np.float64],
     groups: NDArray[Any] | None = None,
 ) -> list[list[ResampledScore]]:
-    """Compute every number of every score on all samples and on the same resamples of them, or of their groups."""
-    samples = len(prepared[0].terms[0])
-    drawn = [[one.value(index) for one in prepared] for index in draws(samples, strata, resamples, seed, groups)]
+    """Compute every number of every score on all samples and on the same resamples of them, or of their groups.
+
+    Samples keep their weights [N], above 0, in resamples.
+    """
+    indices = draws(len(weights), strata, resamples, seed, groups)
+    drawn = [[one.value(weights, index) for one in prepared] for index in indices]
     scores = []
     for position, one in enumerate(prepared):
-        numbers = np.atleast_1d(one.value())
+        numbers = np.atleast_1d(one.value(weights))
         values = np.array([row[position] for row in drawn], np.float64).reshape(resamples, len(numbers)).T
         limits = one.limits or (None,) * len(numbers)
         each = zip(numbers, values, limits, strict=True)
@@ -218,6 +253,7 @@ def bootstrap_interval(
     *,
     stratified: bool = False,
     groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     limits: Limits | None = None,
     classes: Sequence[Any] | None = None,
     **options: Any,
@@ -250,6 +286,9 @@ def bootstrap_interval(
     groups : array_like, shape [N], optional
         Group of each sample, such as its patient: whole groups are resampled, since samples of one patient are alike,
         and intervals from single samples too narrow. Not with ``out_of_distribution_auroc``. Default None.
+    sample_weight : array_like, shape [N], optional
+        Weights, which samples keep when they are drawn; samples of weight 0 are left out. A user's metric gets those of
+        the resample as its ``sample_weight``. Default None: all 1.
     limits : (float, float), optional
         Range of a user's metric that is biased in small samples; requests the basic bootstrap. The default is None.
     classes : sequence of length n, optional
@@ -290,22 +329,33 @@ def bootstrap_interval(
     known = isinstance(metric, FunctionType) and metric in SCORES
     if known:
         functions = SCORES[metric]
+        if not functions.weighted and sample_weight is not None:
+            raise ValueError(f"sample_weight must not be given for {metric.__name__}, which has no weighted form")
         named = {} if classes is None else {"classes": classes}
         labels, probabilities = functions.check(y, p, **named)
         if "classes" in inspect.signature(functions.prepare).parameters:
             options |= named
-        prepared = functions.prepare(labels, probabilities, **options)
     else:
         labels, probabilities = check_labels_and_probabilities(y, p, classes)
-        prepared = PreparedScore(lambda y, p: metric(y, p, **options), (labels, probabilities))
-        _check_value(prepared.value(), metric)
+    whole_groups = checked_groups(groups, len(labels))
+    if not known or functions.weighted:
+        weights, labels, probabilities, whole_groups = weighted_rows(sample_weight, labels, probabilities, whole_groups)
+    if known:
+        prepared = functions.prepare(labels, probabilities, **options)
+        weights = weights if functions.weighted else np.ones(len(prepared.terms[0]))
+    else:
+
+        def finish(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any]) -> Any:
+            return metric(y, p, **options, **({} if sample_weight is None else {"sample_weight": weights}))
+
+        prepared = PreparedScore(finish, (labels, probabilities))
+        _check_value(prepared.value(weights), metric)
     if limits is not None:
         prepared = prepared._replace(limits=(_check_limits(limits),))
     if groups is not None and prepared.strata is not None:
         raise ValueError(f"groups must not be given for {metric.__name__}, whose two arguments are resampled apart")
     strata = labels if stratified and prepared.strata is None else prepared.strata
-    whole_groups = checked_groups(groups, len(prepared.terms[0]))
-    ((resampled,),) = resample([prepared], strata, resamples, seed, whole_groups)
+    ((resampled,),) = resample([prepared], strata, resamples, seed, weights, whole_groups)
     missing = 0 if known else int(np.isnan(resampled.values).sum())
     if missing:
         raise ValueError(

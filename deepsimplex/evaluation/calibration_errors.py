@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_and_probabilities
-from deepsimplex.evaluation.bootstrap import PreparedScore, score
+from deepsimplex.evaluation.bootstrap import PreparedScore, score, weighted_rows
 from deepsimplex.evaluation.reliability_curve import (
     Binning,
     ReliabilityCurve,
@@ -31,8 +31,8 @@ def _prepare(
     event, columns = predicted_event(p, top_label)
     bins = check_bins(bins)
 
-    def finish(confidences: NDArray[Any], happened: NDArray[np.bool_]) -> float:
-        return error(binned_curve(confidences, happened, bins, binning, event))
+    def finish(confidences: NDArray[Any], happened: NDArray[np.bool_], weights: NDArray[np.float64]) -> float:
+        return error(binned_curve(confidences, happened, weights, bins, binning, event))
 
     # A gap has no sign: the noise of the frequencies in bins of few samples widens it on average.
     return PreparedScore(finish, (p[np.arange(len(y)), columns], columns == y), limits=((0.0, largest),))
@@ -51,6 +51,8 @@ def expected_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: boo
     bins, top_label
         As in ``reliability_curve``: 15 right-closed bins of equal width, the first including 0; the top label for
         more than two classes and the probability of class 1 for two. Libraries differ in these conventions.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -81,6 +83,8 @@ def adaptive_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: boo
         Class probabilities.
     bins, top_label
         As in ``reliability_curve`` with ``binning="mass"``.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -112,6 +116,8 @@ def maximum_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: bool
         Class probabilities.
     bins, top_label
         As in ``reliability_curve``.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -145,6 +151,8 @@ def area_deviation(y: Any, p: Any, bins: int = 10, *, top_label: bool = False) -
         Number of bins of equal width, 10 by default as in the paper.
     top_label : bool
         Use the most probable class for two classes too. The default is False.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -171,10 +179,12 @@ def _classwise_terms(
     return class_cells(p, bins), p.astype(np.float64) - np.eye(p.shape[1])[y]
 
 
-def _error_by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    samples, n = residuals.shape
-    sums = np.bincount(cells.ravel(), weights=residuals.ravel(), minlength=n * bins)
-    return np.abs(sums).reshape(n, bins).sum(axis=1) / samples
+def _error_by_class(
+    cells: NDArray[np.intp], residuals: NDArray[np.float64], weights: NDArray[np.float64], bins: int
+) -> NDArray[np.float64]:
+    n = residuals.shape[1]
+    sums = np.bincount(cells.ravel(), (weights[:, None] * residuals).ravel(), n * bins)
+    return np.abs(sums).reshape(n, bins).sum(axis=1) / weights.sum()
 
 
 @score
@@ -192,6 +202,8 @@ def classwise_calibration_error(y: Any, p: Any, bins: int = 15) -> PreparedScore
         Class probabilities.
     bins : int
         Number of right-closed bins of equal width, 15 by default.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -206,20 +218,25 @@ def classwise_calibration_error(y: Any, p: Any, bins: int = 15) -> PreparedScore
     0.2
     """
 
-    def finish(cells: NDArray[np.intp], residuals: NDArray[np.float64]) -> float:
-        return float(_error_by_class(cells, residuals, bins).mean())
+    def finish(cells: NDArray[np.intp], residuals: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+        return float(_error_by_class(cells, residuals, weights, bins).mean())
 
     return PreparedScore(finish, _classwise_terms(y, p, bins), limits=((0.0, 1.0),))
 
 
 def calibration_error_by_class(
-    y: ArrayLike, p: ArrayLike, bins: int = 15, *, classes: Sequence[Any] | None = None
+    y: ArrayLike,
+    p: ArrayLike,
+    bins: int = 15,
+    *,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> NDArray[np.float64]:
     """Expected calibration error of each class against the rest; their mean is ``classwise_calibration_error``.
 
     Parameters
     ----------
-    y, p, bins, classes
+    y, p, bins, sample_weight, classes
         As in ``classwise_calibration_error``.
 
     Returns
@@ -232,4 +249,5 @@ def calibration_error_by_class(
     >>> calibration_error_by_class([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]], bins=5).round(4)
     array([0.2 , 0.15, 0.25])
     """
-    return _error_by_class(*_classwise_terms(*check_labels_and_probabilities(y, p, classes), bins), bins)
+    weights, labels, probabilities = weighted_rows(sample_weight, *check_labels_and_probabilities(y, p, classes))
+    return _error_by_class(*_classwise_terms(labels, probabilities, bins), weights, bins)

@@ -20,6 +20,8 @@ def accuracy(y: Any, p: Any) -> PreparedScore:
         True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities. Of equal ones the lowest class is assigned.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -48,6 +50,8 @@ def top_k_accuracy(y: Any, p: Any, k: int) -> PreparedScore:
         Class probabilities. Of equal ones the lower class ranks first, so that k = 1 is ``accuracy``.
     k : int
         From 1 to n.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -71,16 +75,21 @@ def top_k_accuracy(y: Any, p: Any, k: int) -> PreparedScore:
 def _weighted(y: Any, p: Any, class_scores: Callable[..., NDArray[np.float64]]) -> PreparedScore:
     """Prepare a score of every class, weighted by its number of samples.
 
-    ``class_scores`` takes the numbers [n] of samples of every class, of samples assigned to it, and of correct ones.
+    ``class_scores`` takes the weights [n] of the samples of every class, of those assigned to it, and of correct ones.
     """
     n = p.shape[1]
 
-    def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
-        groups = (labels, assigned, labels[labels == assigned])
-        true, chosen, correct = (np.bincount(group, minlength=n) for group in groups)
-        return float(true / len(labels) @ class_scores(true, chosen, correct))
+    def finish(labels: NDArray[Any], assigned: NDArray[Any], weights: NDArray[np.float64]) -> float:
+        counted = ((labels, weights), (assigned, weights), (labels, weights * (labels == assigned)))
+        true, chosen, correct = (np.bincount(group, count, n) for group, count in counted)
+        return float(true / weights.sum() @ class_scores(true, chosen, correct))
 
     return PreparedScore(finish, (y, p.argmax(axis=1)))
+
+
+def _share(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Divide; 0 / 0 is 0."""
+    return np.divide(part, whole, out=np.zeros_like(whole), where=whole > 0)
 
 
 @score
@@ -93,6 +102,8 @@ def weighted_precision(y: Any, p: Any) -> PreparedScore:
         True classes: numbers 0..n-1, or names that ``classes`` holds. A class without samples has weight 0.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned. A class that is never assigned has precision 0.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -106,7 +117,7 @@ def weighted_precision(y: Any, p: Any) -> PreparedScore:
     >>> round(weighted_precision([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
     0.8333
     """
-    return _weighted(y, p, lambda true, chosen, correct: correct / np.maximum(chosen, 1))
+    return _weighted(y, p, lambda true, chosen, correct: _share(correct, chosen))
 
 
 @score
@@ -121,6 +132,8 @@ def weighted_recall(y: Any, p: Any) -> PreparedScore:
         True classes: numbers 0..n-1, or names that ``classes`` holds. A class without samples has weight 0.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -147,6 +160,8 @@ def weighted_f1(y: Any, p: Any) -> PreparedScore:
         True classes: numbers 0..n-1, or names that ``classes`` holds. A class without samples has weight 0.
     p : array_like, shape [N, n]
         Class probabilities; the most probable class is assigned. A class that is never assigned has F1 = 0.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -160,4 +175,4 @@ def weighted_f1(y: Any, p: Any) -> PreparedScore:
     >>> round(weighted_f1([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
     0.6667
     """
-    return _weighted(y, p, lambda true, chosen, correct: 2 * correct / np.maximum(true + chosen, 1))
+    return _weighted(y, p, lambda true, chosen, correct: _share(2 * correct, true + chosen))

@@ -13,12 +13,20 @@ from deepsimplex._utils.validation import (
     check_labels_and_probabilities,
     check_labels_beside,
     check_number,
+    check_sample_weight,
     class_number,
 )
+from deepsimplex.evaluation.bootstrap import weighted_rows
 
 
 def net_benefit(
-    y: ArrayLike, p: ArrayLike, threshold: float, *, classes: Sequence[Any] | None = None, positive: Any = 1
+    y: ArrayLike,
+    p: ArrayLike,
+    threshold: float,
+    *,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    positive: Any = 1,
 ) -> float:
     """Net benefit of treating the samples whose probability of the positive class reaches a threshold.
 
@@ -30,6 +38,8 @@ def net_benefit(
         Class probabilities.
     threshold : float
         Above 0 and below 1. It says how many false positives t a true one is worth: (1 - t) / t.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
     positive : int or label
@@ -51,7 +61,8 @@ def net_benefit(
     0.4375
     """
     t = check_number(threshold, "threshold", 0, below=1)
-    return float(decision_curve(y, p, [t], classes=classes, positive=positive).net_benefit[0])
+    options: dict[str, Any] = {"sample_weight": sample_weight, "classes": classes, "positive": positive}
+    return float(decision_curve(y, p, [t], **options).net_benefit[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +94,7 @@ def decision_curve(
     p: ArrayLike,
     thresholds: ArrayLike | None = None,
     *,
+    sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
     positive: Any = 1,
 ) -> DecisionCurve:
@@ -90,7 +102,7 @@ def decision_curve(
 
     Parameters
     ----------
-    y, p, classes, positive
+    y, p, sample_weight, classes, positive
         As for ``net_benefit``.
     thresholds : array_like, shape [T], optional
         Above 0 and below 1. Default None: 0.01 to 0.99; choose those that somebody would decide by.
@@ -107,18 +119,20 @@ def decision_curve(
     >>> decision_curve([0, 0, 1, 1], p, thresholds=[0.2, 0.5]).net_benefit
     array([0.4375, 0.    ])
     """
-    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    weights, labels, probabilities = weighted_rows(sample_weight, *check_labels_and_probabilities(y, p, classes))
     k = class_number(positive, check_class_names(classes, probabilities.shape[1]))
     is_positive, probability = labels == k, probabilities[:, k]
     t = np.arange(1, 100) / 100 if thresholds is None else check_array(thresholds, "thresholds", "[T]", least=1)
     if not np.all((t > 0) & (t < 1)):
         raise ValueError(f"thresholds must be above 0 and below 1; found {t.min():g} to {t.max():g}")
-    weight, N = t / (1.0 - t), len(is_positive)
-    true, false = (
-        (N * frequency - np.searchsorted(np.sort(probability[rows]), t.astype(probability.dtype))) / N
-        for rows, frequency in ((is_positive, is_positive.mean()), (~is_positive, (~is_positive).mean()))
+    order = np.argsort(probability)
+    treated = np.searchsorted(probability[order], t.astype(probability.dtype))  # from this position on
+    ones, others = (
+        np.append(np.cumsum((weights * rows)[order][::-1])[::-1], 0.0) / weights.sum()
+        for rows in (is_positive, ~is_positive)
     )
-    return DecisionCurve(t, true - weight * false, is_positive.mean() - weight * (~is_positive).mean())
+    odds = t / (1.0 - t)
+    return DecisionCurve(t, ones[treated] - odds * others[treated], ones[0] - odds * others[0])
 
 
 def mean_cost(
@@ -127,6 +141,7 @@ def mean_cost(
     costs: ArrayLike,
     abstention: float | ArrayLike | None = None,
     *,
+    sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
 ) -> float:
     """Mean cost of decisions.
@@ -139,6 +154,8 @@ def mean_cost(
         Class numbers, and -1 for abstentions, as ``decide`` of a rule returns them.
     costs, abstention
         As in ``calibration.ExpectedCost``.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         Names of the classes, if y holds names.
 
@@ -170,4 +187,5 @@ def mean_cost(
         table = np.column_stack([table, np.broadcast_to(check_array(abstention, "abstention"), n)])
     elif (decided == -1).any():
         raise ValueError("abstention must be given: decisions hold -1, which has no cost otherwise")
-    return float(np.mean(table[labels, decided.astype(np.int64)]))
+    weights = check_sample_weight(sample_weight, len(labels))
+    return float(np.average(table[labels, decided.astype(np.int64)], weights=weights))

@@ -44,14 +44,17 @@ class DriftReport:
         Length of the stream.
     alarm : int or None
         Number of samples after which the evidence first reached 1 / ``level``; None if it did not.
+    alarms : dict of str to int
+        The same for each statistic whose evidence reached it.
     cause : str
         Statistic with the largest evidence so far: "confidence", "familiarity", "true class" or "class" and a name.
     p_value : float
         Valid at any time: without a change it ever falls to a with probability at most a.
     log10_evidence : dict of str to float
         Of each statistic now, times its weight.
-    confidence, familiarity : (float, float or None)
-        Means of the reference and of the last ``recent`` samples.
+    confidence, familiarity, true_class : (float, float or None)
+        Means of the reference and of the last ``recent`` samples; ``true_class`` is the probability of the true class
+        of the labeled ones. None without familiarity, and without labels in the reference.
     class_frequencies : dict of str to (float, float)
         Mean class probabilities of the reference and of the last ``recent`` samples.
     labels : int
@@ -73,11 +76,13 @@ class DriftReport:
 
     samples: int
     alarm: int | None
+    alarms: dict[str, int]
     cause: str
     p_value: float
     log10_evidence: dict[str, float]
     confidence: tuple[float, float | None]
     familiarity: tuple[float, float | None] | None
+    true_class: tuple[float, float | None] | None
     class_frequencies: dict[str, tuple[float, float | None]]
     labels: int
     coverage: float | None
@@ -239,17 +244,20 @@ class DriftMonitor:
     def report(self) -> DriftReport:
         """Report on the stream so far."""
         largest = self.log_evidence.max(axis=0)
-        alarms = np.flatnonzero(self.log_evidence.max(axis=1) >= -math.log(self.level))
+        reached = self.log_evidence >= -math.log(self.level)
+        alarms = {name: int(np.argmax(path)) for name, path in zip(self.tests, reached.T, strict=True) if path.any()}
         before, now = self.reference["p"].mean(axis=0), [_mean(q) for q in self.stream["p"][-self.recent :].T]
         covered = self.stream["covered"][self.stream["y"] >= 0]
         return DriftReport(
             samples=len(self.stream["y"]),
-            alarm=int(alarms[0]) if len(alarms) else None,
+            alarm=min(alarms.values(), default=None),
+            alarms=alarms,
             cause=list(self.tests)[int(np.argmax(largest))],
             p_value=float(min(1.0, np.exp(-largest.max()))),
             log10_evidence=dict(zip(self.tests, (self.log_evidence[-1] / math.log(10)).tolist(), strict=True)),
             confidence=self._means(lambda columns: columns["p"].max(axis=1)),
             familiarity=self._means(lambda columns: columns["familiarity"]) if "familiarity" in self.tests else None,
+            true_class=self._means(_true_class_probabilities) if "true class" in self.tests else None,
             class_frequencies=dict(zip(map(str, self.classes), zip(before.tolist(), now, strict=True), strict=True)),
             labels=len(covered),
             coverage=_mean(covered),
@@ -315,7 +323,8 @@ class DriftMonitor:
         return {name: np.round(values.astype(np.float64), DECIMALS) for name, values in numbers.items()}
 
     def _means(self, values: Callable[[Columns], NDArray[Any]]) -> tuple[float, float | None]:
-        return float(values(self.reference).mean()), _mean(values(self.stream)[-self.recent :])
+        before, now = (part[~np.isnan(part)] for part in (values(self.reference), values(self.stream)[-self.recent :]))
+        return float(before.mean()), _mean(now)
 
 
 def _true_class_probabilities(columns: Columns) -> NDArray[np.floating]:

@@ -13,6 +13,7 @@ from deepsimplex._utils.validation import (
     check_labels_beside,
     check_number,
     check_probabilities,
+    check_sample_weight,
 )
 
 
@@ -93,15 +94,18 @@ def check_membership(membership: ArrayLike, *, partial: bool = False) -> NDArray
     return check_probabilities(membership, "membership", hint, partial=partial)
 
 
-def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64]) -> float:
+def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64], sample_weight: Any = None) -> float:
     """1 if all memberships lie in the given corners, 0 if all lie in the centroid [SPS] sec. 5."""
     n = membership.shape[1]
     residuals = membership.astype(np.float64)
     residuals[np.arange(len(residuals)), corners] -= 1
-    return float(1 - np.mean(np.linalg.norm(residuals, axis=1)) / np.sqrt((n - 1) / n))
+    distances, weights = np.linalg.norm(residuals, axis=1), check_sample_weight(sample_weight, len(residuals))
+    return float(1 - np.average(distances, weights=weights) / np.sqrt((n - 1) / n))
 
 
-def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence[Any] | None = None) -> float:
+def partition_accuracy(
+    y: ArrayLike, membership: ArrayLike, *, sample_weight: ArrayLike | None = None, classes: Sequence[Any] | None = None
+) -> float:
     """Accuracy Ac: closeness of memberships, as they are, to the corners of the true classes [SPS] sec. 5.
 
     Parameters
@@ -110,6 +114,8 @@ def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence
         True classes: numbers 0..n-1, or names that ``classes`` holds.
     membership : array_like, shape [N, n]
         In the simplex; scaled (``standardized_partition(...).membership``, whose rows may sum to less than 1) or not.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``membership``.
 
@@ -132,11 +138,15 @@ def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence
     0.267
     """
     table = check_membership(membership, partial=True)
-    return mean_closeness(table, check_labels_beside(y, "membership", table.shape, classes))
+    return mean_closeness(table, check_labels_beside(y, "membership", table.shape, classes), sample_weight)
 
 
 def ability_to_separate(
-    membership: ArrayLike, assigned: ArrayLike | None = None, *, classes: Sequence[Any] | None = None
+    membership: ArrayLike,
+    assigned: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> float:
     """Ability to separate AS: closeness of memberships, as they are, to the corners of the assigned classes [SPS].
 
@@ -147,6 +157,8 @@ def ability_to_separate(
     assigned : array_like, shape [N], [N, 1] or one-hot [N, n], optional
         Assigned classes. Default: each row's largest membership, the lowest class among equals. For scaled
         memberships pass the classes assigned before scaling, as the paper does.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``membership``.
 
@@ -163,5 +175,6 @@ def ability_to_separate(
     """
     table = check_membership(membership, partial=True)
     if assigned is None:
-        return mean_closeness(table, table.argmax(axis=1))
-    return mean_closeness(table, check_labels_beside(assigned, "membership", table.shape, classes, "assigned"))
+        return mean_closeness(table, table.argmax(axis=1), sample_weight)
+    corners = check_labels_beside(assigned, "membership", table.shape, classes, "assigned")
+    return mean_closeness(table, corners, sample_weight)

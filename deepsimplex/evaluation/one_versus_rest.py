@@ -12,7 +12,6 @@ from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
     check_labels_and_probabilities,
-    check_sample_weight,
     class_number,
 )
 from deepsimplex.evaluation.bootstrap import (
@@ -23,6 +22,7 @@ from deepsimplex.evaluation.bootstrap import (
     checked_groups,
     resample,
     score,
+    weighted_rows,
 )
 from deepsimplex.evaluation.json_values import JSONResult, text_table
 
@@ -50,7 +50,7 @@ class ClassScores(JSONResult):
     classes : tuple
         Names of the n classes, in the order of the columns of the probabilities.
     samples : ndarray, shape [n]
-        Number of samples of each class.
+        Number of samples of each class, whatever their weights.
     sensitivity, specificity : ndarray, shape [n]
         Share of the samples of a class that are assigned to it, and of the others that are not. The sensitivity is also
         called recall.
@@ -195,11 +195,12 @@ def class_scores(
     """
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
-    n = probabilities.shape[1]
-    prepared = prepare_class_scores(labels, probabilities, sample_weight, threshold)
+    n, whole_groups = probabilities.shape[1], checked_groups(groups, len(labels))
+    weights, labels, probabilities, whole_groups = weighted_rows(sample_weight, labels, probabilities, whole_groups)
+    prepared = prepare_class_scores(labels, probabilities, threshold)
     strata = labels if stratified else None
     count = 0 if intervals is None else resamples
-    (scores,) = resample([prepared], strata, count, seed, checked_groups(groups, len(labels)))
+    (scores,) = resample([prepared], strata, count, seed, weights, whole_groups)
     return resampled_class_scores(labels, scores, check_class_names(classes, n), intervals)
 
 
@@ -222,23 +223,24 @@ def resampled_class_scores(
 
 
 def prepare_class_scores(
-    y: NDArray[np.int64], p: NDArray[np.floating], sample_weight: Any = None, threshold: ArrayLike | None = None
+    y: NDArray[np.int64], p: NDArray[np.floating], threshold: ArrayLike | None = None
 ) -> PreparedScore:
     """Prepare ``CLASS_MEANS``, then ``CLASS_SCORES`` of every class, all in one array [3 + 8 n]."""
 
-    def finish(*terms: NDArray[Any]) -> NDArray[np.float64]:
-        rates, areas = _rates(*terms[:-1]), _areas(terms[0], *terms[-2:])
+    def finish(
+        y: NDArray[Any], hit: NDArray[Any], others: NDArray[Any], ranks: NDArray[Any], weights: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        rates, areas = _rates(y, hit, others, weights), _areas(y, ranks, weights)
         means = [_mean(rates[0]), _mean(areas[0]), _mean_precision(areas[1])]
         return np.concatenate([means, *rates, *areas])
 
-    *terms, weights = _assignment_terms(y, p, sample_weight, threshold)
-    return PreparedScore(finish, (*terms, weights, _ranks(p)))
+    return PreparedScore(finish, (*_assignment_terms(y, p, threshold), _ranks(p)))
 
 
 def _assignment_terms(
-    y: NDArray[np.int64], p: NDArray[np.floating], sample_weight: Any, threshold: ArrayLike | None = None
+    y: NDArray[np.int64], p: NDArray[np.floating], threshold: ArrayLike | None = None
 ) -> tuple[NDArray[Any], ...]:
-    """Return labels [N], whether the true class is assigned [N], other assigned classes [N, n], weights [N]."""
+    """Return labels [N], whether the true class is assigned [N], and which others are [N, n]."""
     n = p.shape[1]
     if threshold is None:
         assigned = p.argmax(axis=1)[:, None] == np.arange(n)
@@ -248,7 +250,7 @@ def _assignment_terms(
             raise ValueError(f"threshold must be a number, or one for each of {n} classes; found shape {limits.shape}")
         assigned = p >= limits
     hit = assigned[np.arange(len(y)), y]
-    return y, hit, assigned & (y[:, None] != np.arange(n)), check_sample_weight(sample_weight, len(y))
+    return y, hit, assigned & (y[:, None] != np.arange(n))
 
 
 def _rates(
@@ -296,7 +298,7 @@ def _ranks(p: NDArray[np.floating]) -> NDArray[np.int32]:
 
 
 def _areas(
-    y: NDArray[np.int64], weights: NDArray[np.float64], ranks: NDArray[np.int32]
+    y: NDArray[np.int64], ranks: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the area under the ROC curve and the average precision of each class, [n], from weights at each rank.
 
@@ -324,7 +326,7 @@ def _one_class(values: NDArray[np.float64], positive: Any, classes: Sequence[Any
 
 
 @score
-def balanced_accuracy(y: Any, p: Any, sample_weight: ArrayLike | None = None) -> PreparedScore:
+def balanced_accuracy(y: Any, p: Any) -> PreparedScore:
     """Mean over the classes of the share of their samples that are classified correctly.
 
     Parameters
@@ -348,18 +350,11 @@ def balanced_accuracy(y: Any, p: Any, sample_weight: ArrayLike | None = None) ->
     >>> balanced_accuracy([0, 0, 0, 1], [[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4]])
     0.5
     """
-    return PreparedScore(lambda *terms: _mean(_rates(*terms)[0]), _assignment_terms(y, p, sample_weight))
+    return PreparedScore(lambda *terms: _mean(_rates(*terms)[0]), _assignment_terms(y, p))
 
 
 @score
-def roc_auc(
-    y: Any,
-    p: Any,
-    positive: Any = None,
-    *,
-    sample_weight: ArrayLike | None = None,
-    classes: Sequence[Any] | None = None,
-) -> PreparedScore:
+def roc_auc(y: Any, p: Any, positive: Any = None, *, classes: Sequence[Any] | None = None) -> PreparedScore:
     """Area under the ROC curve of one class against the rest, or the mean over all classes.
 
     The area of a class is the probability that a sample of it has a larger probability of it than a sample of another;
@@ -390,21 +385,11 @@ def roc_auc(
     >>> roc_auc(y, p, positive="sick", classes=["sick", "well"])
     0.5
     """
-    return PreparedScore(
-        lambda *terms: _one_class(_areas(*terms)[0], positive, classes),
-        (y, check_sample_weight(sample_weight, len(y)), _ranks(p)),
-    )
+    return PreparedScore(lambda *terms: _one_class(_areas(*terms)[0], positive, classes), (y, _ranks(p)))
 
 
 @score
-def average_precision(
-    y: Any,
-    p: Any,
-    positive: Any = None,
-    *,
-    sample_weight: ArrayLike | None = None,
-    classes: Sequence[Any] | None = None,
-) -> PreparedScore:
+def average_precision(y: Any, p: Any, positive: Any = None, *, classes: Sequence[Any] | None = None) -> PreparedScore:
     """Average precision of one class against the rest, or of all classes: the area under steps of precision and recall.
 
     Parameters
@@ -433,6 +418,5 @@ def average_precision(
     0.8333
     """
     return PreparedScore(
-        lambda *terms: _one_class(_areas(*terms)[1], positive, classes, _mean_precision),
-        (y, check_sample_weight(sample_weight, len(y)), _ranks(p)),
+        lambda *terms: _one_class(_areas(*terms)[1], positive, classes, _mean_precision), (y, _ranks(p))
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_and_probabilities
-from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
+from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score, weighted_rows
 from deepsimplex.evaluation.reliability_curve import class_cells
 
 
@@ -27,6 +27,8 @@ def negative_log_likelihood(y: Any, p: Any) -> PreparedScore:
     p : array_like, shape [N, n]
         Class probabilities, not clipped. Those that this package reads out of latents are at least the smallest normal
         number, so that a sample counts at most 708.4 (87.3 in float32), as by ``predict_log_proba``.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -58,6 +60,8 @@ def proba_loss(y: Any, p: Any) -> PreparedScore:
         True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -84,6 +88,8 @@ def brier_score(y: Any, p: Any) -> PreparedScore:
         True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -152,23 +158,25 @@ def prepare_brier_decomposition(y: NDArray[np.int64], p: NDArray[np.floating], b
     size = int(cells.max()) + 1
 
     def finish(
-        labels: NDArray[np.int64], probabilities: NDArray[np.float64], cells: NDArray[np.intp]
+        labels: NDArray[np.int64],
+        probabilities: NDArray[np.float64],
+        cells: NDArray[np.intp],
+        weights: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        samples = len(labels)
-        rows = np.arange(samples)
-        counts = np.bincount(cells.ravel(), minlength=size)
-        filled = np.maximum(counts, 1)  # the sums of an empty bin are 0
-        means = np.bincount(cells.ravel(), weights=probabilities.ravel(), minlength=size) / filled
-        frequencies = np.bincount(cells[rows, labels], minlength=size) / filled
-        class_share = np.bincount(labels, minlength=n) / samples
+        rows, column, samples = np.arange(len(labels)), weights[:, None], weights.sum()
+        counts = np.bincount(cells.ravel(), np.repeat(weights, n), size)
+        filled = np.where(counts > 0, counts, 1)  # the sums of an empty bin are 0
+        means = np.bincount(cells.ravel(), (column * probabilities).ravel(), size) / filled
+        frequencies = np.bincount(cells[rows, labels], weights, size) / filled
+        class_share = np.bincount(labels, weights, n) / samples
         # Every bin belongs to one class; an empty bin has weight 0.
         bin_share = np.zeros(size)
-        bin_share[cells.ravel()] = np.tile(class_share, samples)
+        bin_share[cells.ravel()] = np.tile(class_share, len(labels))
         reliability = np.sum(counts * np.square(means - frequencies))
         resolution = np.sum(counts * np.square(frequencies - bin_share))
         within = probabilities - means[cells]
         # Differences within a bin sum to zero, so that only the labels that occurred contribute to the covariance.
-        remainder = np.sum(np.square(within)) - 2 * np.sum(within[rows, labels])
+        remainder = np.sum(column * np.square(within)) - 2 * np.sum(weights * within[rows, labels])
         uncertainty = samples * np.sum(class_share * (1 - class_share))
         parts = np.array([reliability, resolution, uncertainty, remainder]) / samples
         return parts / 2 if n == 2 else parts
@@ -180,7 +188,12 @@ def prepare_brier_decomposition(y: NDArray[np.int64], p: NDArray[np.floating], b
 
 
 def brier_decomposition(
-    y: ArrayLike, p: ArrayLike, bins: int | None = 15, *, classes: Sequence[Any] | None = None
+    y: ArrayLike,
+    p: ArrayLike,
+    bins: int | None = 15,
+    *,
+    sample_weight: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> BrierDecomposition:
     """Decompose the Brier score of each class against the rest, summed (Murphy, 1973; Stephenson et al., 2008).
 
@@ -194,6 +207,8 @@ def brier_decomposition(
         Number of right-closed bins of equal width for the probabilities of every class, 15 by default. None puts only
         equal probabilities together: the remainder is then 0 and Murphy's three terms are exact, but they are
         meaningful only if probabilities repeat, as those of a tree do.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -209,5 +224,5 @@ def brier_decomposition(
     >>> round(parts.reliability, 4), round(parts.resolution, 4), round(parts.uncertainty, 4), round(parts.remainder, 4)
     (0.125, 0.0625, 0.1875, 0.0)
     """
-    prepared = prepare_brier_decomposition(*check_labels_and_probabilities(y, p, classes), bins)
-    return BrierDecomposition(*map(float, prepared.value()))
+    weights, labels, probabilities = weighted_rows(sample_weight, *check_labels_and_probabilities(y, p, classes))
+    return BrierDecomposition(*map(float, prepare_brier_decomposition(labels, probabilities, bins).value(weights)))

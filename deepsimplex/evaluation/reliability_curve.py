@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_array, check_choice, check_labels_and_probabilities, check_whole
+from deepsimplex.evaluation.bootstrap import weighted_rows
 
 Binning = Literal["width", "mass"]
 
@@ -22,14 +23,19 @@ def equal_width_edges(bins: int) -> NDArray[np.float64]:
     return np.arange(bins + 1) / bins
 
 
-def equal_mass_edges(confidences: NDArray[Any], bins: int) -> NDArray[np.float64]:
-    """Edges [bins + 1], from 0 to 1, of bins that hold equally many of the confidences [N], up to one.
+def equal_mass_edges(
+    confidences: NDArray[Any], bins: int, weights: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Edges [bins + 1], from 0 to 1, of bins that hold equally many, or as much weight, of the confidences [N].
 
     Each inner edge is a confidence and closes its bin. Equal confidences are never separated, so that ties, and fewer
     samples than bins, leave some bins fuller and others empty.
     """
-    last = -(-len(confidences) * np.arange(1, bins) // bins) - 1  # position of the last sample of each bin, sorted
-    return np.concatenate([[0.0], np.sort(confidences)[last], [1.0]])
+    order = np.argsort(confidences)
+    below = np.cumsum(np.ones(len(order)) if weights is None else weights[order])
+    wanted = below[-1] * np.arange(1, bins) / bins
+    last = np.searchsorted(below, wanted * (1 - 1e-12))  # position of the last sample of each bin, sorted
+    return np.concatenate([[0.0], confidences[order][last], [1.0]])
 
 
 def bin_index(confidences: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -52,7 +58,7 @@ class ReliabilityCurve:
     edges : ndarray, shape [bins + 1]
         Bin b holds confidences in (edges[b], edges[b + 1]]; the first bin includes 0.
     counts : ndarray, shape [bins], int64
-        Number of samples in each bin.
+        Number of samples in each bin; with ``sample_weight`` the sum of their weights, float64.
     confidence : ndarray, shape [bins]
         Mean confidence in each bin; NaN in an empty one.
     frequency : ndarray, shape [bins]
@@ -122,16 +128,21 @@ def predicted_event(
 
 
 def binned_curve(
-    confidences: NDArray[Any], happened: NDArray[np.bool_], bins: int, binning: Binning, event: str
+    confidences: NDArray[Any],
+    happened: NDArray[np.bool_],
+    weights: NDArray[np.float64] | None,
+    bins: int,
+    binning: Binning,
+    event: str,
 ) -> ReliabilityCurve:
-    """Compute the curve of confidences [N]."""
+    """Compute the curve of confidences [N] with weights [N] above 0, or all 1."""
     check_choice(binning, "binning", ("width", "mass"))
-    edges = equal_width_edges(bins) if binning == "width" else equal_mass_edges(confidences, bins)
+    edges = equal_width_edges(bins) if binning == "width" else equal_mass_edges(confidences, bins, weights)
     index = bin_index(confidences, edges)
-    counts = np.bincount(index, minlength=bins)
+    counts, factors = np.bincount(index, weights, bins), 1.0 if weights is None else weights
     with np.errstate(invalid="ignore"):
-        confidence = np.bincount(index, weights=confidences, minlength=bins) / counts
-        frequency = np.bincount(index, weights=happened, minlength=bins) / counts
+        confidence = np.bincount(index, factors * confidences, bins) / counts
+        frequency = np.bincount(index, factors * happened, bins) / counts
     return ReliabilityCurve(edges, counts, confidence, frequency, event)
 
 
@@ -143,6 +154,7 @@ def reliability_curve(
     top_label: bool = False,
     class_index: int | None = None,
     binning: Binning = "width",
+    sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
 ) -> ReliabilityCurve:
     """Confidence against observed frequency in right-closed bins ([GPD] Eq. 1).
@@ -165,6 +177,8 @@ def reliability_curve(
     binning : {"width", "mass"}
         Bins of equal width (default), or of equally many samples, give or take one; each inner edge is then a
         confidence, and equal confidences are never separated.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
 
@@ -178,10 +192,12 @@ def reliability_curve(
     >>> curve.counts, curve.confidence.round(2), curve.frequency
     (array([1, 2]), array([0.1, 0.7]), array([0., 1.]))
     """
-    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    weights, labels, probabilities = weighted_rows(sample_weight, *check_labels_and_probabilities(y, p, classes))
     event, columns = predicted_event(probabilities, top_label, class_index, classes)
     confidences = probabilities[np.arange(len(labels)), columns]
-    return binned_curve(confidences, columns == labels, check_bins(bins), binning, event)
+    return binned_curve(
+        confidences, columns == labels, None if sample_weight is None else weights, check_bins(bins), binning, event
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,6 +260,7 @@ def reliability_band(
     top_label: bool = False,
     class_index: int | None = None,
     binning: Binning = "width",
+    sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
 ) -> ReliabilityBand:
     """Reliability curves of the ends of every class probability's interval: the gray area of [GPD] Fig. 6.
@@ -262,7 +279,7 @@ def reliability_band(
     lower, upper : array_like, shape [N, n]
         Ends of the intervals of the probabilities, 0 <= lower <= upper <= 1, such as ``readout.class_intervals`` of
         the softmax readout. p itself may lie outside, as a mean may.
-    bins, top_label, class_index, binning
+    bins, top_label, class_index, binning, sample_weight
         As in ``reliability_curve``. The same sample may lie in different bins of the two curves.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
@@ -290,8 +307,10 @@ def reliability_band(
     crossed = (ends[0] > ends[1]).any(axis=1)
     if crossed.any():
         raise ValueError(f"lower must not exceed upper; it does in {crossed.sum()} rows, first {np.argmax(crossed)}")
-    bins, rows = check_bins(bins), np.arange(len(labels))
-    curves = (binned_curve(end[rows, columns], columns == labels, bins, binning, event) for end in ends)
+    rows = np.arange(len(labels))
+    weights, happened, *ends = weighted_rows(sample_weight, columns == labels, *(end[rows, columns] for end in ends))
+    given = None if sample_weight is None else weights
+    curves = (binned_curve(end, happened, given, check_bins(bins), binning, event) for end in ends)
     return ReliabilityBand(*curves)
 
 

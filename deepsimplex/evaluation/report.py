@@ -24,6 +24,7 @@ from deepsimplex.evaluation.bootstrap import (
     check_resampling,
     checked_groups,
     resample,
+    weighted_rows,
 )
 from deepsimplex.evaluation.json_values import JSONResult, text_table
 from deepsimplex.evaluation.labeled_predictions import labeled_predictions, predicts
@@ -58,8 +59,8 @@ SCORE_GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
 _MODULES = (classification_scores, proper_scores, calibration_errors, uncertainty)
-_PREPARE = {
-    name: SCORES[vars(module)[name]].prepare
+_SCORES = {
+    name: SCORES[vars(module)[name]]
     for module in _MODULES
     for names in SCORE_GROUPS.values()
     for name in names
@@ -80,7 +81,7 @@ class Report(JSONResult):
     Attributes
     ----------
     samples, classes : int
-        Number of samples N and of classes n.
+        Number of samples N, whatever their weights but for 0, and of classes n.
     accuracy, balanced_accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
         As the functions of the same names, as are all scores but the parts of the Brier score.
     roc_auc, average_precision : float
@@ -92,7 +93,8 @@ class Report(JSONResult):
     classwise_calibration_error, maximum_calibration_error : float
     area_deviation : float
         With ten bins, as in the paper.
-    area_under_risk_coverage, accuracy_at_coverage : float
+    area_under_risk_coverage, accuracy_at_coverage : float or None
+        None with ``sample_weight``: they depend on how many samples are accepted, and have no weighted form.
     out_of_distribution_auroc : float or None
         Of one minus the largest probability; None without ``outside``.
     set_coverage, set_size : float or None
@@ -142,8 +144,8 @@ class Report(JSONResult):
     classwise_calibration_error: float
     maximum_calibration_error: float
     area_deviation: float
-    area_under_risk_coverage: float
-    accuracy_at_coverage: float
+    area_under_risk_coverage: float | None = None
+    accuracy_at_coverage: float | None = None
     out_of_distribution_auroc: float | None = None
     set_coverage: float | None = None
     set_size: float | None = None
@@ -211,6 +213,7 @@ def report(
     seed: int = 0,
     stratified: bool = False,
     groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
 ) -> Report:
     """Score class probabilities against labels: ``report(y, p)``, or ``report(model, data)``.
@@ -222,8 +225,8 @@ def report(
         a Keras model of class probabilities.
     p : array_like, shape [N, n]; or labeled samples
         Class probabilities. For a classifier its test data: (x, y), or a tf.data.Dataset, PyDataset or generator of
-        batches (x, y). Labels and probabilities come from one pass over it, so that it may be shuffled: see
-        ``labeled_predictions``.
+        batches (x, y), or (x, y, sample_weight), whose weights are used. Labels, weights and probabilities come from
+        one pass over it, so that it may be shuffled: see ``labeled_predictions``.
     bins : int
         Number of bins of the calibration errors and of the parts of the Brier score, 15 by default; the area deviation
         has ten, as in its paper.
@@ -239,6 +242,9 @@ def report(
         Level of bootstrap intervals, such as 0.95. The default is None: no intervals.
     resamples, seed, stratified, groups
         Resampling for the intervals, as in ``bootstrap_interval``.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in scikit-learn: a sample of weight 2 counts as two, one of weight 0 is left out, and samples keep
+        their weights in resamples. Those from ``outside`` have weight 1. Default None: all 1, or those of the data.
     classes : sequence of length n, optional
         The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``. A classifier's are known.
 
@@ -282,21 +288,29 @@ def report(
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")
     if predicts(y):
-        if groups is not None and not isinstance(p, tuple | list):
-            raise ValueError("groups must not be given beside batches, which may be shuffled: give (x, y) as arrays")
-        y, p, known = labeled_predictions(y, p, classes=classes)
-        classes = known.tolist()
+        for name, beside in (("groups", groups), ("sample_weight", sample_weight)):
+            if beside is not None and not isinstance(p, tuple | list):
+                raise ValueError(
+                    f"{name} must not be given beside batches, which may be shuffled: give (x, y) as arrays"
+                )
+        y, p, known, weights = labeled_predictions(y, p, classes=classes)
+        if weights is not None and sample_weight is not None:
+            raise ValueError("sample_weight must not be given beside data that hold weights, (x, y, sample_weight)")
+        classes, sample_weight = known.tolist(), weights if sample_weight is None else sample_weight
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
     names = check_class_names(classes, probabilities.shape[1])
     if sets is not None and np.shape(sets) != probabilities.shape:
         raise ValueError(f"sets must have the shape of p, {list(probabilities.shape)}; found {list(np.shape(sets))}")
     settings = (bins, k, coverage, intervals, resamples, seed)
     whole_groups = checked_groups(groups, len(labels))
-    scores = scored_report(labels, probabilities, *settings, names, outside, stratified, whole_groups)[0]
+    further = (outside, stratified, whole_groups, sample_weight)
+    scores = scored_report(labels, probabilities, *settings, names, *further)[0]
     if sets is None:
         return scores
     return dataclasses.replace(
-        scores, set_coverage=prediction_sets.coverage(labels, sets), set_size=prediction_sets.set_size(labels, sets)
+        scores,
+        set_coverage=prediction_sets.coverage(labels, sets, sample_weight=sample_weight),
+        set_size=prediction_sets.set_size(labels, sets, sample_weight=sample_weight),
     )
 
 
@@ -313,24 +327,28 @@ def scored_report(
     outside: ArrayLike | None = None,
     stratified: bool = False,
     groups: NDArray[Any] | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> tuple[Report, dict[str, ResampledScore]]:
     """Make a report of checked labels and probabilities; return every score on all resamples too."""
+    weights, y, p, groups = weighted_rows(sample_weight, y, p, groups)
     samples, n = p.shape
     k = min(5, n - 1) if k is None else k
     resamples = 0 if level is None else resamples
     options: dict[str, dict[str, Any]] = {"top_k_accuracy": {"k": k}, "accuracy_at_coverage": {"coverage": coverage}}
     options |= {name: {"bins": bins} for name in SCORE_GROUPS["Calibration"] if name != "area_deviation"}
-    prepared = [prepare(y, p, **options.get(name, {})) for name, prepare in _PREPARE.items()]
+    simple = [name for name, functions in _SCORES.items() if functions.weighted or sample_weight is None]
+    prepared = [_SCORES[name].prepare(y, p, **options.get(name, {})) for name in simple]
     prepared += [proper_scores.prepare_brier_decomposition(y, p, bins), prepare_class_scores(y, p)]
-    *numbers, by_class = resample(prepared, y if stratified else None, resamples, seed, groups)
-    scores = dict(zip([*_PREPARE, *PARTS], chain(*numbers), strict=True))
+    *numbers, by_class = resample(prepared, y if stratified else None, resamples, seed, weights, groups)
+    scores = dict(zip([*simple, *PARTS], chain(*numbers), strict=True))
     scores |= zip(CLASS_MEANS, by_class[: len(CLASS_MEANS)], strict=True)
     if outside is not None:
         others = check_probabilities(outside, "outside", num_classes=n)
         prepare = SCORES[uncertainty.out_of_distribution_auroc].prepare
         auroc = prepare(1 - p.max(axis=1), 1 - others.max(axis=1))
         apart = None if groups is None else _with_single_samples(groups, len(others))
-        ((scores["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, resamples, seed, apart)
+        both = np.append(weights, np.ones(len(others)))
+        ((scores["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, resamples, seed, both, apart)
     names = [field.name for field in dataclasses.fields(Report) if field.name in scores]
     report = Report(
         samples=samples,

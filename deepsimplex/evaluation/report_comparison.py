@@ -66,6 +66,7 @@ def compare_reports(
     resamples: int = 1000,
     seed: int = 0,
     groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     announce: Callable[[str], object] | None = None,
     classes: Sequence[Any] | None = None,
 ) -> ReportComparison:
@@ -86,6 +87,8 @@ def compare_reports(
         Level of all intervals, 0.95 by default.
     resamples, seed, groups
         As in ``bootstrap_interval``.
+    sample_weight : array_like, shape [N], optional
+        Weights, as in ``report``. Default None: all 1.
     announce : callable, optional
         Called with each classifier's name before it is scored, such as ``print`` to show progress.
     classes : sequence of length n, optional
@@ -119,7 +122,9 @@ def compare_reports(
             labels, table = check_labels_and_probabilities(y, p, classes)
             names, whole_groups = check_class_names(classes, table.shape[1]), checked_groups(groups, len(labels))
             settings = (bins, k, coverage, level, resamples, seed, names)
-            reports[name], scores[name] = scored_report(labels, table, *settings, groups=whole_groups)
+            reports[name], scores[name] = scored_report(
+                labels, table, *settings, groups=whole_groups, sample_weight=sample_weight
+            )
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
     if len({report.classes for report in reports.values()}) > 1:
@@ -128,7 +133,7 @@ def compare_reports(
     best = {
         score: (max if higher else min)(reports, key=lambda name: scores[name][score].value)
         for score, higher in HIGHER_IS_BETTER.items()
-        if not any(np.isnan(one[score].value) for one in scores.values())
+        if not any(score not in one or np.isnan(one[score].value) for one in scores.values())
     }
     differences = {
         name: {score: _difference(values[score], scores[first][score], level) for score, first in best.items()}

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import (
     check_class_names,
     check_labels_and_probabilities,
-    check_sample_weight,
     class_number,
 )
+from deepsimplex.evaluation.bootstrap import weighted_rows
 from deepsimplex.evaluation.one_versus_rest import average_precision, roc_auc
 
 
@@ -82,7 +82,8 @@ def _checked(
     n = probabilities.shape[1]
     default = 1 if n == 2 else None
     k = default if positive is None else class_number(positive, check_class_names(classes, n))
-    return labels, probabilities, check_sample_weight(sample_weight, len(labels)), k
+    weights, labels, probabilities = weighted_rows(sample_weight, labels, probabilities)
+    return labels, probabilities, weights, k
 
 
 def roc_curve(

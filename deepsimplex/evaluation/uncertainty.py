@@ -89,7 +89,7 @@ def _check_both(inside: ArrayLike, outside: ArrayLike) -> tuple[NDArray[np.float
     return _check_scores(inside, "inside", hint), _check_scores(outside, "outside", hint)
 
 
-@partial(score, check=_check_both)
+@partial(score, check=_check_both, weighted=False)
 def out_of_distribution_auroc(inside: Any, outside: Any) -> PreparedScore:
     """Area under the ROC curve of a score that should be larger for samples from outside the training distribution.
 
@@ -117,10 +117,12 @@ def out_of_distribution_auroc(inside: Any, outside: Any) -> PreparedScore:
     0.9166666666666666
     """
 
-    def finish(scores: NDArray[Any], is_outside: NDArray[np.bool_]) -> float:
-        ordered, others = np.sort(scores[~is_outside]), np.sort(scores[is_outside])
-        below, not_above = (int(np.searchsorted(ordered, others, side=side).sum()) for side in ("left", "right"))
-        return (below + not_above) / (2 * len(ordered) * len(others))
+    def finish(scores: NDArray[Any], is_outside: NDArray[np.bool_], weights: NDArray[np.float64]) -> float:
+        order = np.argsort(scores[~is_outside])
+        ordered, up_to = scores[~is_outside][order], np.append(0.0, np.cumsum(weights[~is_outside][order]))
+        others, shares = scores[is_outside], weights[is_outside] / weights[is_outside].sum()
+        below, not_above = (up_to[np.searchsorted(ordered, others, side=side)] for side in ("left", "right"))
+        return float(shares @ (below + not_above) / (2 * up_to[-1]))
 
     is_outside = np.arange(len(inside) + len(outside)) >= len(inside)
     return PreparedScore(finish, (np.concatenate([inside, outside]), is_outside), strata=is_outside)
@@ -210,7 +212,7 @@ def risk_coverage_curve(
     return _curve(*_terms(*check_labels_and_probabilities(y, p, classes), confidence))
 
 
-@score
+@partial(score, weighted=False)
 def area_under_risk_coverage(y: Any, p: Any, confidence: ArrayLike | None = None) -> PreparedScore:
     """Area under the risk-coverage curve (AURC): small if errors are few and have low confidence.
 
@@ -235,10 +237,10 @@ def area_under_risk_coverage(y: Any, p: Any, confidence: ArrayLike | None = None
     >>> round(area_under_risk_coverage([0, 1, 0], [[0.9, 0.1], [0.3, 0.7], [0.4, 0.6]]), 4)
     0.1111
     """
-    return PreparedScore(lambda confidences, wrong: _curve(confidences, wrong).area, _terms(y, p, confidence))
+    return PreparedScore(lambda confidences, wrong, _: _curve(confidences, wrong).area, _terms(y, p, confidence))
 
 
-@score
+@partial(score, weighted=False)
 def accuracy_at_coverage(y: Any, p: Any, coverage: float = 0.8, confidence: ArrayLike | None = None) -> PreparedScore:
     """Accuracy of the most confident fraction of the samples.
 
@@ -267,4 +269,4 @@ def accuracy_at_coverage(y: Any, p: Any, coverage: float = 0.8, confidence: Arra
     1.0
     """
     terms = _terms(y, p, confidence)
-    return PreparedScore(lambda confidences, wrong: _curve(confidences, wrong).accuracy_at(coverage), terms)
+    return PreparedScore(lambda confidences, wrong, _: _curve(confidences, wrong).accuracy_at(coverage), terms)

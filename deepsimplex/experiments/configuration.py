@@ -2,13 +2,13 @@
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import keras
 import numpy as np
 import yaml
 from pydantic import (
@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -26,14 +27,8 @@ from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.parameters import check_arguments
 from deepsimplex._utils.registry import Registry
-from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, DecisionRule, ExpectedCost, RiskControl
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.network import DEFAULT_TARGET
-from deepsimplex.heads import HEADS
-from deepsimplex.losses import get_loss
-from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
 LARGEST_BYTES, MOST_LEVELS = 2**16, 50  # limits of a configuration file
@@ -47,10 +42,26 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+# Context of the first validation, which imports neither Keras nor modules of the user.
+_STRUCTURE = "structure"
+# Names and configurations whose classes are elsewhere: "module:Class", "package>Class", serialized objects.
+_ELSEWHERE = re.compile(r"\w:\w|>|class_name")
+# Members that need Keras; None for those that Keras has more of.
+KERAS_MEMBERS: dict[str, tuple[str, ...] | None] = {
+    "backbone": ("mlp", "cnn", "resnet"),
+    "head": ("closed_form", "gaussian", "variational", "prototypes"),
+    "readout": ("argmax", "softmax", "left_out"),
+    "loss": None,
+    "optimizer": None,
+}
+
+
+def _make(make: Callable[[Any], Any]) -> Callable[[Any, ValidationInfo], Any]:
     """Return a validator that constructs a member once, to check its arguments."""
 
-    def validate(value: Any) -> Any:
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        if info.context == _STRUCTURE and _ELSEWHERE.search(repr(value)):
+            return value
         try:
             make(value)
         except (TypeError, KeyError) as error:  # pydantic reports ValueErrors only
@@ -60,19 +71,48 @@ def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return validate
 
 
+def _make_with_keras(kind: str) -> Callable[[Any, ValidationInfo], Any]:
+    """Return such a validator of a member that needs Keras; the first validation checks its name alone."""
+
+    def make(value: Any) -> Any:
+        import keras
+
+        from deepsimplex.backbones import backbone
+        from deepsimplex.heads import HEADS
+        from deepsimplex.losses import get_loss
+        from deepsimplex.readout import READOUTS
+
+        makers: dict[str, Callable[[Any], Any]] = {
+            "backbone": lambda value: backbone(**{"name": None, **value}),
+            "head": partial(HEADS.get, num_classes=3, latent_dim=2),
+            "readout": READOUTS.get,
+            "loss": get_loss,
+            "optimizer": keras.optimizers.get,
+        }
+        return makers[kind](value)
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        names = KERAS_MEMBERS[kind]
+        if info.context != _STRUCTURE:
+            return _make(make)(value, info)
+        if names and value.get("name") not in names and not _ELSEWHERE.search(repr(value)):
+            name = value.get("name", value)
+            raise ValueError(
+                f"{kind} must be one of {', '.join(names)}, or 'module:Class'; found {name!r}"
+                f"{did_you_mean(name, names)}"
+            )
+        return value
+
+    return validate
+
+
 def _if_empty(default: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value)
 
 
-def _default(function: Callable[..., Any], name: str) -> Any:
-    """Return the default of an argument, so that configurations have the defaults of Python."""
-    called = function.__init__ if inspect.isclass(function) else function  # not the ``__new__`` of Keras
-    return inspect.signature(called).parameters[name].default
-
-
-TARGET = _default(SimplexClassifier, "target") or DEFAULT_TARGET
-SETS = _default(SimplexClassifier.conformalize, "method")
-INPUT_DTYPE = _default(SimplexClassifier.export, "input_dtype")
+# Defaults of SimplexClassifier and its methods, so that configurations have those of Python.
+TARGET = "vertices"
+SETS: ConformalMethod = "lac"
 
 DECISIONS: Registry[DecisionRule] = Registry(
     "decision", DecisionRule, {"expected_cost": ExpectedCost, "risk_control": RiskControl}
@@ -81,14 +121,14 @@ Options = Annotated[dict[str, Any], _if_empty({})]
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
 Named = Annotated[dict[str, Any], BeforeValidator(_named)]
 Target = Annotated[Named, _if_empty(TARGET), AfterValidator(_make(TARGETS.get))]
-Backbone = Annotated[Named, _if_empty("mlp"), AfterValidator(_make(lambda value: backbone(**{"name": None, **value})))]
-Head = Annotated[Named, AfterValidator(_make(partial(HEADS.get, num_classes=3, latent_dim=2)))]
-Readout = Annotated[Named, AfterValidator(_make(READOUTS.get))]
-Loss = Annotated[Named, AfterValidator(_make(get_loss))]
+Backbone = Annotated[Named, _if_empty("mlp"), AfterValidator(_make_with_keras("backbone"))]
+Head = Annotated[Named, AfterValidator(_make_with_keras("head"))]
+Readout = Annotated[Named, AfterValidator(_make_with_keras("readout"))]
+Loss = Annotated[Named, AfterValidator(_make_with_keras("loss"))]
 Method = Annotated[Named, AfterValidator(_make(CALIBRATIONS.get))]
 Density = Annotated[Named, AfterValidator(_make(DENSITIES.get))]
 Decision = Annotated[Named, AfterValidator(_make(DECISIONS.get))]
-Optimizer = Annotated[str, AfterValidator(_make(keras.optimizers.get))]
+Optimizer = Annotated[str, AfterValidator(_make_with_keras("optimizer"))]
 MEMBERS = (
     "target",
     "backbone",
@@ -146,7 +186,7 @@ class TrainingConfig(_Section):
     # Epochs and size of batches: the defaults of SimplexNetworkClassifier.
     epochs: int = Field(default=50, ge=1)
     batch_size: int = Field(default=32, ge=1)
-    optimizer: Optimizer = _default(SimplexClassifier.compile, "optimizer")
+    optimizer: Optimizer = "adam"
     learning_rate: float | None = Field(default=None, gt=0, description="default: that of the optimizer")
     schedule: Literal["constant", "cosine"] = "constant"
     loss: Loss | None = Field(default=None, description="name of a loss and its arguments; default: that of the target")
@@ -182,7 +222,7 @@ class DistancesConfig(_Section):
 class ExportConfig(_Section):
     """Input dtype of the SavedModel; None is that of the samples, floats in single precision."""
 
-    input_dtype: Literal["float32", "float64", "uint8"] | None = INPUT_DTYPE
+    input_dtype: Literal["float32", "float64", "uint8"] | None = None
 
 
 class RunConfig(_Section):
@@ -196,7 +236,7 @@ class RunConfig(_Section):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    seed: int = Field(default=_default(SimplexClassifier, "seed"), ge=0, lt=2**32)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     output: str = Field(default="runs", description="folder that holds the folders of runs")
     cache_dir: str | None = Field(
         default="~/.cache/deepsimplex", validate_default=True, description="folder of cached targets; null for none"
@@ -220,9 +260,11 @@ class RunConfig(_Section):
             raise ValueError(str(error)) from error
 
     @model_validator(mode="after")
-    def _calibration_has_samples(self) -> Self:
+    def _calibration_has_samples(self, info: ValidationInfo) -> Self:
         is_closed_form = (self.model.head or {}).get("name") == "closed_form"  # which has left-out samples
         rule = self.calibration.decision
+        if info.context == _STRUCTURE and _ELSEWHERE.search(repr(rule)):
+            rule = None
         is_fitted = rule is not None and DECISIONS.get(rule).fitted_attributes
         further = {"unknown": not is_closed_form, "decision": is_fitted}
         for name in ("method", "coverage", *(key for key, needed in further.items() if needed)):
@@ -269,6 +311,17 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     >>> load_config("configs/digits.yaml", ["training.epochs=3"]).training.epochs
     3
     """
+    return check_members(read_config(path, overrides), str(path))
+
+
+def read_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration file as ``load_config``, but for what needs Keras or modules of the user.
+
+    Examples
+    --------
+    >>> read_config("configs/digits.yaml", ["training.epochs=3"]).training.epochs
+    3
+    """
     file = check_path(path, "path")
     overrides = list(overrides) if np.iterable(overrides) else [overrides]
     if wrong := [override for override in overrides if not isinstance(override, str)]:
@@ -286,14 +339,23 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 
 def checked_config(content: dict[str, Any], overrides: Sequence[str], name: str, *folders: Path) -> RunConfig:
-    """Apply overrides and validate; ``folders`` and the working folder may hold modules of members."""
+    """Apply overrides and validate all that ``read_config`` does; modules of members may be in ``folders``."""
     for override in overrides:
         _apply(content, override)
     for folder in (*map(str, folders), os.getcwd()):
         if folder not in sys.path:
             sys.path.append(folder)
+    return _validated(content, name, _STRUCTURE)
+
+
+def check_members(config: RunConfig, name: str) -> RunConfig:
+    """Make every member of a configuration once, to check its arguments; ``name`` begins errors."""
+    return _validated(config.model_dump(), name, None)
+
+
+def _validated(content: dict[str, Any], name: str, context: str | None) -> RunConfig:
     try:
-        return RunConfig.model_validate(content)
+        return RunConfig.model_validate(content, context=context)
     except ValidationError as error:
         raise ConfigurationError(f"{name}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
 

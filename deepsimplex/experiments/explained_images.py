@@ -3,15 +3,18 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.evaluation import uncertainty
+
+if TYPE_CHECKING:  # they import Keras, which reports do not need to find their runs
+    from deepsimplex.classifier import SimplexClassifier
+    from deepsimplex.classifier.saliency_maps import Explained
 
 KEY = "deepsimplex explained images 1"
 EXPLAINED = 6
@@ -37,7 +40,7 @@ class ExplainedImages:
 
 
 def explain_images(
-    model: SimplexClassifier, x: NDArray[np.generic], y: NDArray[np.int64], p: NDArray[np.floating]
+    model: "SimplexClassifier", x: NDArray[np.generic], y: NDArray[np.int64], predicted: Mapping[str, Any]
 ) -> dict[str, ExplainedImages]:
     """Compute saliency maps of the test images of largest entropy and, with a density, of least familiarity.
 
@@ -48,17 +51,17 @@ def explain_images(
         The mean of these images is the baseline.
     y : ndarray, shape [N]
         True class numbers.
-    p : ndarray, shape [N, n]
-        Class probabilities.
+    predicted : mapping
+        ``model.predict_all(x)``.
 
     Returns
     -------
     dict of str to ExplainedImages
         By "uncertain" and "unfamiliar".
     """
-    names, baseline = model.class_names, x.mean(axis=0)
+    names, baseline, p = model.class_names, x.mean(axis=0), predicted["probabilities"]
 
-    def explained(rows: NDArray[np.int64], of: Explained, heads: list[str]) -> ExplainedImages:
+    def explained(rows: NDArray[np.int64], of: "Explained", heads: list[str]) -> ExplainedImages:
         nearest = [""] * len(rows)
         if hasattr(model.head, "prototypes"):
             nearest = [f"\nnear {', '.join(labels)}" for labels in model.explain(x[rows]).labels]
@@ -68,8 +71,8 @@ def explain_images(
     assigned = [f"{names[k]}, true {names[label]}" for k, label in zip(p.argmax(axis=1), y, strict=True)]
     rows = np.argsort(-uncertainty(p), kind="stable")[:EXPLAINED]
     content = {"uncertain": explained(rows, "probability", [f"{p[i].max():.2f} {assigned[i]}" for i in rows])}
-    if model.density is not None:
-        familiarity = model.familiarity(x)
+    if "familiarity" in predicted:
+        familiarity = predicted["familiarity"]
         rows = np.argsort(familiarity, kind="stable")[:EXPLAINED]
         heads = [f"familiarity {familiarity[i]:.3f}\n{assigned[i]}" for i in rows]
         content["unfamiliar"] = explained(rows, "familiarity", heads)

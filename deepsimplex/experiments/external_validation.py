@@ -21,6 +21,7 @@ from deepsimplex.experiments.image_reading import (
 )
 from deepsimplex.experiments.run_results import scores_of
 from deepsimplex.experiments.saved_predictions import save_predictions
+from deepsimplex.experiments.table_predictions import named_columns
 from deepsimplex.experiments.training_run import BATCH
 
 
@@ -88,8 +89,10 @@ def evaluate_on(
     as_bytes = reading is not None and (is_files or reading.pixel_scale == 1)
     loaded = load_tested(data, classifier.class_names, dtype="uint8" if as_bytes else "float32", **options)
     x = reading.samples(loaded.x) if reading is not None and as_bytes else loaded.x
-    p = classifier.predict_proba(x, batch_size=BATCH)
-    report, scores = scores_of(classifier, x, loaded.y, p)
+    if classifier.feature_names is not None and loaded.feature_names is not None:
+        x = x[:, named_columns(loaded.feature_names, classifier.feature_names, data)]
+    predicted = classifier.predict_all(x, batch_size=BATCH)
+    report, scores = scores_of(loaded.y, predicted, classifier.class_names)
     counts = dict(
         zip(classifier.class_names, np.bincount(loaded.y, minlength=classifier.num_classes).tolist(), strict=True)
     )
@@ -103,7 +106,12 @@ def evaluate_on(
         images = x if x.ndim >= 3 and reading is not None and reading.pixel_scale in (1, 255) else None
         predictions = target.with_suffix(".npz")
         save_predictions(
-            predictions, loaded.y, p, images=images, class_names=classifier.class_names, groups=loaded.groups
+            predictions,
+            loaded.y,
+            predicted["probabilities"],
+            images=images,
+            class_names=classifier.class_names,
+            groups=loaded.groups,
         )
         announce(f"scores in {target}, predictions in {predictions}")
     return scores

@@ -3,18 +3,18 @@
 import csv
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_number
-from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.datasets.image_files import IMAGE_SUFFIXES, list_images, read_files, warn_of_others, warn_of_remarks
 from deepsimplex.datasets.image_lists import FILE, listed_files
 from deepsimplex.datasets.tables import read_table
@@ -22,6 +22,15 @@ from deepsimplex.experiments.image_reading import ImageReading, Model, check_out
 from deepsimplex.experiments.training_run import BATCH
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # beginnings of a cell that spreadsheets may run as a formula
+
+# Outputs of a classifier, with the attributes that hold them.
+_COLUMNS = {
+    "probabilities": "probabilities",
+    "prediction_set": "sets",
+    "familiarity": "familiarity",
+    "unknown": "unknown_score",
+    "decision": "decision",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +54,8 @@ class FilePredictions:
         If the classifier has a score of unknown samples: of ``fit_unknown``, or of a head in closed form.
     decision : tuple of str, length N, optional
         Class names by the classifier's rule, and "abstain"; if it has a rule.
+    given : dict of str to tuple of str, optional
+        Columns of a table whose rows were predicted that are no features, by name. ``files`` are then its lines.
 
     Examples
     --------
@@ -63,12 +74,14 @@ class FilePredictions:
     unknown_score: NDArray[np.floating] | None = None
     unknown: NDArray[np.bool_] | None = None
     decision: tuple[str, ...] | None = None
+    given: Mapping[str, tuple[str, ...]] | None = None
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the columns of the table by name; values of files with an error are None.
 
         "file", "class", "probability_NAME" of every class, then as far as the classifier has them "set" (class names
-        as JSON), "familiarity", "unknown_score", "unknown" and "decision", and "error". pandas.DataFrame takes it.
+        as JSON), "familiarity", "unknown_score", "unknown" and "decision", and "error". pandas.DataFrame takes it. Of a
+        table "line" comes in place of "file", then the columns ``given``, as "table_NAME" if there is another NAME.
         """
         predicted = [not error for error in self.errors]
 
@@ -87,13 +100,17 @@ class FilePredictions:
             },
             "decision": self.decision,
         }
-        return {
-            "file": list(self.files),
+        predictions = {
             "class": column(names[likeliest]),
             **{name: column(values) for name, values in of_classes.items()},
             **{name: column(values) for name, values in others.items() if values is not None},
             "error": list(self.errors),
         }
+        if self.given is None:
+            return {"file": list(self.files), **predictions}
+        taken = {"line", *predictions}
+        copied = {f"table_{name}" if name in taken else name: list(values) for name, values in self.given.items()}
+        return {"line": list(self.files), **copied, **predictions}
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the table as CSV in UTF-8, atomically.
@@ -107,7 +124,7 @@ class FilePredictions:
             fresh.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
         ):
             writer = csv.writer(file)  # its line ends, CRLF, have it quote both characters inside texts
-            writer.writerow(columns)
+            writer.writerow(map(_cell, columns))
             writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
 
 
@@ -192,14 +209,15 @@ def predict_files(
         errors += ["" if result.size else result.remark for result in results]
         others += [result.size for result in results if result.size not in (None, reading.size)]
         if readable:
-            blocks.append(_predicted(classifier, reading.samples(np.stack(readable)), rejected))
+            blocks.append(predicted_columns(classifier, reading.samples(np.stack(readable)), rejected))
     if others:
         height, width = reading.size
         warn_caller(
             f"{len(others)} of {len(paths)} images have other sizes than {height} x {width}, such as {others[0][0]} x "
             f"{others[0][1]}, and were scaled, as the model takes that size"
         )
-    table = FilePredictions(tuple(names), tuple(classifier.class_names), **_rows(blocks, errors, classifier))
+    classes = classifier.class_names
+    table = FilePredictions(tuple(names), tuple(classes), **with_errors(blocks, errors, classes))
     if output is not None:
         table.write(output)
     return table
@@ -232,32 +250,25 @@ def _named_files(files: Any) -> tuple[list[str], list[Path]]:
     return names, paths
 
 
-def _predicted(model: SimplexClassifier, x: NDArray[Any], rejected: float) -> dict[str, NDArray[Any]]:
+def predicted_columns(model: Any, x: NDArray[Any], rejected: float) -> dict[str, NDArray[Any]]:
     """Return the columns of samples that the classifier can give."""
-    p = model.predict_proba(x, batch_size=BATCH)
-    columns = {"probabilities": p}
-    if model.prediction_sets is not None and not model.prediction_sets.needs_groups:
-        columns["sets"] = model.after_training.predict_set(x, p=p, batch_size=BATCH)
-    if model.density is not None:
-        columns["familiarity"] = model.familiarity(x, batch_size=BATCH)
-    if model.unknown is not None:
-        columns["unknown_score"] = model.unknown_score(x, batch_size=BATCH)
-        columns["unknown"] = columns["unknown_score"] > 1.0 - rejected
-    if model.decision_rule is not None:
-        columns["decision"] = model.decision_rule.decide(p)
+    predicted = model.predict_all(x, **({"batch_size": BATCH} if isinstance(model, keras.Model) else {}))
+    columns = {column: predicted[name] for name, column in _COLUMNS.items() if name in predicted}
+    if "unknown" in predicted:
+        columns["unknown"] = predicted["unknown"] > 1.0 - rejected
     return columns
 
 
-def _rows(blocks: list[dict[str, NDArray[Any]]], errors: list[str], model: SimplexClassifier) -> dict[str, Any]:
-    """Return the columns of all files, those with an error included."""
+def with_errors(blocks: list[dict[str, NDArray[Any]]], errors: list[str], classes: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of all files, or rows, those with an error included."""
     readable = np.array([not error for error in errors])
-    columns: dict[str, Any] = {"probabilities": np.full((len(errors), model.num_classes), np.nan, np.float32)}
+    columns: dict[str, Any] = {"probabilities": np.full((len(errors), len(classes)), np.nan, np.float32)}
     for name in blocks[0] if blocks else ():
         values = np.concatenate([block[name] for block in blocks])
         fill: Any = np.nan if values.dtype.kind == "f" else 0
         columns[name] = np.full((len(errors), *values.shape[1:]), fill, values.dtype)
         columns[name][readable] = values
     if "decision" in columns:
-        names = [*model.class_names, "abstain"]  # which -1 is the last of
+        names = [*classes, "abstain"]  # which -1 is the last of
         columns["decision"] = tuple(names[number] for number in columns["decision"])
     return {**columns, "errors": tuple(errors)}

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from deepsimplex._utils.messages import did_you_mean
+from deepsimplex.evaluation import DriftMonitor
 from deepsimplex.experiments.configuration import read_yaml
+from deepsimplex.experiments.drift_state import DRIFT_FILE, load_drift
 from deepsimplex.experiments.explained_images import ExplainedImages, load_explained
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
@@ -48,6 +51,8 @@ class Run:
         What the run lacks, with the reason.
     explained : dict of str to ExplainedImages
         Test images with their saliency, by "uncertain" and "unfamiliar", if there are any.
+    drift : DriftMonitor, optional
+        Of the stream that ``monitor`` has watched against these predictions.
 
     Examples
     --------
@@ -65,6 +70,7 @@ class Run:
     metrics: Mapping[str, float] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     explained: Mapping[str, ExplainedImages] = field(default_factory=dict)
+    drift: DriftMonitor | None = None
 
     @property
     def epochs(self) -> int | None:
@@ -149,24 +155,49 @@ def read_run(source: Source, name: str | None = None) -> Run:
         if name is None:
             raise ValueError("predictions need a name: give runs as a mapping {name: predictions}")
         return Run(name, source)
-    path = Path(source).expanduser()
-    if not path.exists():
-        raise FileNotFoundError(_no_such_run(path))
-    if path.is_file():
-        return Run(name or path.stem, load_predictions(path), path.resolve())
-    folder = _finished(path)
-    metrics = folder.read_metrics()
+    folder = find_run(source)
+    if isinstance(folder, Path):
+        predictions = load_predictions(folder)
+        return Run(name or folder.stem, predictions, folder.resolve(), drift=_read_drift(folder, predictions))
+    metrics, predictions = folder.read_metrics(), load_predictions(folder.test_predictions)
+    drift, missing = _read_drift(folder.test_predictions, predictions), folder.read_missing()
+    if drift is None and folder.drift.is_file():
+        missing["drift"] = f"{folder.drift.name} has watched no stream against these predictions; give another --state"
     return Run(
         name or "/".join(folder.path.resolve().parts[-2:]),
-        load_predictions(folder.test_predictions),
+        predictions,
         folder.path.resolve(),
         folder.config.read_text(encoding="utf-8"),
         _read_versions(folder.versions),
         _read_history(folder.history),
         {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
-        folder.read_missing(),
+        missing,
         load_explained(folder.explained_images) if folder.explained_images.is_file() else {},
+        drift,
     )
+
+
+def _read_drift(path: Path, predictions: Predictions) -> DriftMonitor | None:
+    """Return the monitor whose state lies beside predictions, if they are its reference and it has watched a stream."""
+    place = path.with_name(DRIFT_FILE)
+    state = load_drift(place)[0] if place.is_file() else None
+    if state is None or not np.array_equal(state["reference_p"], predictions.p) or not len(state["stream_p"]):
+        return None
+    return DriftMonitor.from_state(state)
+
+
+def find_run(path: str | os.PathLike[str]) -> Path | RunFolder:
+    """Return the file of predictions at a path, or the run folder that ``read_run`` reads there, or raise an error.
+
+    Examples
+    --------
+    >>> find_run("runs/digits")  # doctest: +SKIP
+    RunFolder(path=PosixPath('runs/digits/001'))
+    """
+    place = Path(path).expanduser()
+    if not place.exists():
+        raise FileNotFoundError(_no_such_run(place))
+    return place if place.is_file() else _finished(place)
 
 
 def _finished(path: Path) -> RunFolder:

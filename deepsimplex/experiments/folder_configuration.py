@@ -10,9 +10,9 @@ import numpy as np
 
 from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.datasets.image_files import list_images, read_files
-from deepsimplex.datasets.image_lists import is_image_list, listed_files
+from deepsimplex.datasets.image_lists import is_table, listed_files
 from deepsimplex.datasets.tables import read_table
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, checked_config
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, check_members, checked_config
 
 LONGEST_SIDE = 64  # of the images that a network is trained on
 MOST_LOOKED_AT = 50  # images, for their usual size and color
@@ -50,9 +50,20 @@ def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     >>> folder_config("digits", ["training.epochs=3"]).model.backbone["name"]
     'cnn'
     """
+    return check_members(read_folder(data, overrides), f"configuration for {data}")
+
+
+def read_folder(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """Make the same configuration without its last checks, which need Keras: ``check_members`` has them.
+
+    Examples
+    --------
+    >>> read_folder("digits", ["training.epochs=3"]).training.epochs
+    3
+    """
     place = Path(data).expanduser()
-    is_table = place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
-    if is_table:
+    table_given = is_table(place)
+    if table_given:
         raise ConfigurationError(
             f"{data} must be a folder of images by class, or list images in a column 'file': a table needs a YAML file"
         )

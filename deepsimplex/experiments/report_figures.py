@@ -50,6 +50,8 @@ class PageTable:
     Examples
     --------
     >>> table = PageTable(["class", "samples"], [["cat", 12], ["dog", 30]])
+    >>> table.columns
+    ['class', 'samples']
     """
 
     columns: Sequence[str]
@@ -62,7 +64,8 @@ class PageTable:
         return len(self.rows) > OPEN_ROWS
 
 
-Draw = Callable[[Run, float], tuple[Figure, str] | PageTable | None]
+Content = tuple[Figure, str] | PageTable
+Draw = Callable[[Run, float], Content | list[Content] | None]
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class PageSection:
     text : str
         One or two sentences that explain the figure or the table.
     draw : callable
-        (run, level) -> (matplotlib.figure.Figure, alternative text), ``PageTable``, or None for a run without. ``run``
-        is a ``Run``, with ``run.predictions``; ``level`` is that of the intervals.
+        (run, level) -> (matplotlib.figure.Figure, alternative text), ``PageTable``, a list of these, or None for a run
+        without. ``run`` is a ``Run``, with ``run.predictions``; ``level`` is that of the intervals.
     missing : str
         Why a run may have none, before the names of such runs: "No images were kept of". Default "": not said.
 
@@ -86,6 +89,8 @@ class PageSection:
     ...     rows = zip(run.predictions.class_names, run.predictions.p.mean(axis=0).tolist())
     ...     return PageTable(["class", "mean probability"], [*rows])
     >>> section = PageSection("Mean probabilities", "The mean probability of each class.", means)
+    >>> section.title
+    'Mean probabilities'
     """
 
     title: str
@@ -203,10 +208,11 @@ def _drawn(section: PageSection, runs: Sequence[Run], level: float, announce: Ca
             raise type(error)(f"{run.name}, {section.title.lower()}: {error}") from error
         if content is None:
             without.append(run.name)
-        elif isinstance(content, PageTable):
-            tables.append((run.name, content))
-        else:
-            figures.append(embed(content[0], f"{section.title} of {run.name}: {content[1]}", run.name))
+        for part in content if isinstance(content, list) else [content]:
+            if isinstance(part, PageTable):
+                tables.append((run.name, part))
+            elif part is not None:
+                figures.append(embed(part[0], f"{section.title} of {run.name}: {part[1]}", run.name))
     if figures or tables:
         announce(f"{'picture' if figures else 'table'}: {section.title.lower()}")
     missing = f"{section.missing}: {', '.join(without)}." if without and section.missing else ""
@@ -307,6 +313,13 @@ def _sections_by_run(runs: Sequence[Run], reports: Mapping[str, Report], level: 
             "Test samples by true class (rows) and assigned class (columns): those on the diagonal are right.",
             _confusion,
         ),
+        PageSection(
+            "Drift",
+            "The predictions that were watched since, against those of the test samples: evidence that reaches the "
+            "dashed line (top left) is an alarm. The other panels show what has changed: means, class frequencies and, "
+            "of labeled samples, how often sets of classes hold the true one.",
+            _drift,
+        ),
     )
 
 
@@ -374,6 +387,23 @@ def _confusion(run: Run, level: float) -> tuple[Figure, str]:
     wrong = int(np.sum(p.argmax(axis=1) != y))
     figure = plots.confusion_matrix(y, p, class_names=run.predictions.class_names)
     return figure, f"{wrong} of {len(y)} test samples are off the diagonal."
+
+
+def _drift(run: Run, level: float) -> list[Content] | None:
+    if run.drift is None:
+        return None
+    report, last = run.drift.report(), min(run.drift.recent, len(run.drift.stream["p"]))
+    means = {"confidence": report.confidence, "familiarity": report.familiarity, "true class": report.true_class}
+    means |= {f"class {name}": pair for name, pair in report.class_frequencies.items()}
+    shown = [name for name in run.drift.tests if name in report.alarms or not name.startswith("class ")]
+    rows: list[list[Cell]] = []
+    for name in sorted(shown, key=lambda name: report.alarms.get(name, report.samples + 1)):
+        pair = means[name] or (np.nan, None)
+        before, now = (np.nan if value is None else value for value in pair)
+        rows.append([name, report.alarms.get(name, "none"), report.log10_evidence[name], before, now])
+    columns = ["watched", "alarm after", "evidence now, log10", "mean, reference", f"mean, last {last} samples"]
+    note = str(report).partition("\n")[0] + f". False alarms have a probability of at most {100 * run.drift.level:g}%."
+    return [(plots.drift(run.drift), note), PageTable(columns, rows, note)]
 
 
 def _images(

@@ -1,6 +1,6 @@
 """Evaluation of a trained model on the test samples of a run: metrics, figures and predictions in its folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ def write_results(
 
     ``missing`` says what the run lacks and why. It is written with the metrics, and a warning is issued.
     """
-    probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
+    predicted = model.predict_all(split.x_test, batch_size=BATCH)
+    probabilities = predicted["probabilities"]
     figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
     if diverged := int((~np.isfinite(probabilities)).any(axis=1).sum()):
         missing["evaluation"] = (
@@ -37,7 +38,7 @@ def write_results(
             "infinite. Train anew with a smaller learning rate"
         )
     else:
-        figures |= _evaluate(model, split, probabilities, folder, log, missing)
+        figures |= _evaluate(model, split, predicted, folder, log, missing)
     earlier = {name: value for name, value in folder.read_metrics().items() if name == "training_seconds"}
     metrics = {**earlier, **figures, "test_samples": len(split.x_test)}
     folder.write_json(folder.metrics, {**metrics, "missing": missing} if missing else metrics)
@@ -66,20 +67,20 @@ def write_results(
 def _evaluate(
     model: SimplexClassifier,
     split: Split,
-    probabilities: np.ndarray,
+    predicted: Mapping[str, Any],
     folder: RunFolder,
     log: Callable[[str], None],
     missing: dict[str, str],
 ) -> dict[str, Any]:
     """Return and log the scores of test samples, and write pictures and predictions."""
-    report, scores = scores_of(model, split.x_test, split.y_test, probabilities)
+    report, scores = scores_of(split.y_test, predicted, model.class_names)
     with recording_failure(missing, "figures"):
-        _draw(split, probabilities, folder)
+        _draw(split, predicted["probabilities"], folder)
     if split.x_test.ndim >= 3:
         with recording_failure(missing, "saliency"):
-            content = explain_images(model, split.x_test, split.y_test, probabilities)
+            content = explain_images(model, split.x_test, split.y_test, predicted)
             save_explained(folder.explained_images, content)
-    save_test_predictions(model, split, probabilities, folder)
+    save_test_predictions(model, split, predicted, folder)
     if folder.served.exists():
         name, sizes = folder.path.resolve().parts[-2:], f"{len(split.x)} training, {len(split.x_test)} test samples"
         write_card(model.card(report, name="/".join(name), data=f"{sizes} of {name[0]}"), folder.served)
@@ -88,30 +89,29 @@ def _evaluate(
 
 
 def scores_of(
-    model: SimplexClassifier, x: np.ndarray, y: np.ndarray, probabilities: np.ndarray
+    y: np.ndarray, predicted: Mapping[str, Any], class_names: Sequence[str]
 ) -> tuple[evaluation.Report, dict[str, Any]]:
-    """Return the report of samples, and its scores with the shares of unfamiliar and of unknown samples."""
-    sets = None
-    if model.prediction_sets is not None and not model.prediction_sets.needs_groups:
-        sets = model.after_training.predict_set(x, p=probabilities, batch_size=BATCH)
-    names = np.array(model.class_names)
-    report = evaluation.report(names[y], probabilities, sets=sets, classes=model.class_names)
+    """Return the report of ``predict_all``, and its scores with the shares of unfamiliar and of unknown samples."""
+    names, sets = np.array(class_names), predicted.get("prediction_set")
+    report = evaluation.report(names[y], predicted["probabilities"], sets=sets, classes=class_names)
     scores = report.as_dict()
-    if model.density is not None:
-        scores["unfamiliar_share"] = float((model.familiarity(x, batch_size=BATCH) < UNFAMILIAR).mean())
-    if model.unknown is not None:
-        scores["unknown_share"] = float((model.unknown_score(x, batch_size=BATCH) > 1.0 - REJECTED).mean())
+    if "familiarity" in predicted:
+        scores["unfamiliar_share"] = float((predicted["familiarity"] < UNFAMILIAR).mean())
+    if "unknown" in predicted:
+        scores["unknown_share"] = float((predicted["unknown"] > 1.0 - REJECTED).mean())
     return report, scores
 
 
-def save_test_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+def save_test_predictions(
+    model: SimplexClassifier, split: Split, predicted: Mapping[str, Any], folder: RunFolder
+) -> None:
     # Probabilities that are mapped after the readout are not the readout of the latents.
     read_out = not model.after_training.probability_maps
     save_predictions(
         folder.test_predictions,
         split.y_test,
-        probabilities,
-        latent=model.predict_latent(split.x_test, batch_size=BATCH),
+        predicted["probabilities"],
+        latent=predicted["latent"],
         scores=model.readout.scores,
         readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,

@@ -5,9 +5,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -23,7 +22,9 @@ from deepsimplex._utils.validation import (
 )
 from deepsimplex.evaluation import uncertainty
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import READOUTS
+
+if TYPE_CHECKING:
+    import keras
 
 KEY = "deepsimplex predictions 1"
 KEEP = 16
@@ -67,7 +68,7 @@ class Predictions:
     class_names: tuple[str, ...]
     latent: LatentGaussian | None = None
     scores: NDArray[np.float64] | None = None
-    readout: keras.layers.Layer | None = None
+    readout: "keras.layers.Layer | None" = None
     images: NDArray[np.uint8] | None = None
     image_rows: NDArray[np.int64] | None = None
     groups: NDArray[np.int64] | None = None
@@ -80,7 +81,7 @@ class Predictions:
         *,
         latent: LatentGaussian | dict[str, Any] | None = None,
         scores: ArrayLike | None = None,
-        readout: str | keras.layers.Layer | None = None,
+        readout: "str | keras.layers.Layer | None" = None,
         images: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
         groups: ArrayLike | None = None,
@@ -119,7 +120,7 @@ def save_predictions(
     *,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
-    readout: str | keras.layers.Layer | None = None,
+    readout: "str | keras.layers.Layer | None" = None,
     images: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
     groups: ArrayLike | None = None,
@@ -184,6 +185,8 @@ def save_predictions(
     if predictions.latent is not None:
         arrays |= {f"latent_{name}": array for name, array in predictions.latent.as_dict().items()}
     if predictions.readout is not None:
+        from deepsimplex.readout import READOUTS  # imported where needed: it imports Keras
+
         arrays["readout"] = np.array(READOUTS.name_of(predictions.readout))
         arrays["readout_config"] = np.array(json.dumps(predictions.readout.get_config()))
     with replacing(path) as fresh:
@@ -226,6 +229,8 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     if "latent_loc" in arrays:
         latent = LatentGaussian(arrays["latent_loc"], arrays["latent_scale"])
     if "readout" in arrays:
+        from deepsimplex.readout import READOUTS
+
         readout = READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
     return Predictions(
         arrays["y"],
@@ -239,7 +244,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
 
 def _check_latent(
     latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: Any, shape: Any
-) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, keras.layers.Layer | None]:
+) -> "tuple[LatentGaussian | None, NDArray[np.float64] | None, keras.layers.Layer | None]":
     """Check that latents, scores and readout fit one another and p of such a shape."""
     if latent is None:
         if scores is not None or readout is not None:
@@ -256,7 +261,11 @@ def _check_latent(
         raise ValueError(
             f"scores [n, L] must be given with latents of dimension {dims} and {n} classes: without, L must be {n - 1}"
         )
-    return gaussians, scores, None if readout is None else READOUTS.get(readout)
+    if readout is not None:
+        from deepsimplex.readout import READOUTS
+
+        readout = READOUTS.get(readout)
+    return gaussians, scores, readout
 
 
 def _group_numbers(groups: ArrayLike, samples: int) -> NDArray[np.int64]:

@@ -38,6 +38,9 @@ class Split:
     class_names: list[str]
     groups: np.ndarray | None = None  # of the training samples
     groups_test: np.ndarray | None = None
+    feature_names: tuple[str, ...] | None = None  # of a table
+    groups_validation: np.ndarray | None = None
+    time_validation: np.ndarray | None = None
 
 
 def load_split(config: RunConfig) -> Split:
@@ -73,6 +76,8 @@ def load_split(config: RunConfig) -> Split:
         list(data.class_names),
         None if data.groups is None else data.groups[training],
         data.groups_test,
+        data.feature_names,
+        *(None if values is None else values[validation] for values in (data.groups, data.time)),
     )
 
 
@@ -92,6 +97,7 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         head=config.model.head,
         readout=config.model.readout,
         class_names=split.class_names,
+        feature_names=split.feature_names,
         seed=config.seed,
     )
     model.build((None, *split.x.shape[1:]))
@@ -182,12 +188,20 @@ def fit_after_training(
     model.set_decision(None).conformalize(None).calibrate(None).fit_density(
         None
     )  # in this order, none removes another with a warning
-    held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in _held_out(config, split))
+    rows, rows_of_sets = _held_out(config, split)
+    held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (rows, rows_of_sets))
     options: dict[str, Any] = {"batch_size": BATCH}
+    together = None if split.groups_validation is None else split.groups_validation[rows]
     sets = config.calibration.sets
     steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
-        "density": (config.calibration.density, lambda method: model.fit_density(split.x, split.y, method, **options)),
-        "method": (config.calibration.method, lambda method: model.calibrate(*held_out, method, **options)),
+        "density": (
+            config.calibration.density,
+            lambda method: model.fit_density(split.x, split.y, method, groups=split.groups, **options),
+        ),
+        "method": (
+            config.calibration.method,
+            lambda method: model.calibrate(*held_out, method, groups=together, **options),
+        ),
         "coverage": (config.calibration.coverage, lambda share: model.conformalize(*for_sets, share, sets, **options)),
     }
     if not is_closed_form:
@@ -235,11 +249,16 @@ def _components(model: SimplexClassifier, is_closed_form: bool = False) -> dict[
 def _held_out(config: RunConfig, split: Split) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of validation samples for a calibration, and for sets and a rule: half of each class each.
 
-    Sets fitted to the samples of the calibration would be too small. Without one of the two the other has all.
+    Sets fitted to the samples of the calibration would be too small. Without one of the two the other has all. Groups
+    are in one half each; of samples in time the sets have the later half.
     """
     calibration = config.calibration
     if calibration.method is None or (calibration.coverage is None and calibration.decision is None):
         return np.arange(len(split.y_validation)), np.arange(len(split.y_validation))
+    beside = split.groups_validation, split.time_validation
+    if any(values is not None for values in beside):
+        names = np.array(split.class_names)[split.y_validation]
+        return split_rows(names, 0.5, config.seed, "the validation samples", *beside)
     order = np.argsort(split.y_validation, kind="stable")
     return order[::2], order[1::2]
 

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import check_archive, fingerprint, load_arrays, save_arrays
+from deepsimplex._utils.archives import check_archive, fingerprint
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor, DriftReport
+from deepsimplex.experiments.drift_state import DRIFT_FILE, load_drift, save_drift
+from deepsimplex.experiments.finished_runs import find_run
 
-KEY = "deepsimplex drift 1"
 LABEL_COLUMNS = ("label", "y")
 _PROBABILITY = re.compile(r"(?:probability|p)[ _:](.+)")
 
@@ -37,7 +38,7 @@ def monitor(
     reference: str | os.PathLike[str],
     predictions: Sequence[str | os.PathLike[str]] = (),
     *,
-    state: str | os.PathLike[str] = "drift.npz",
+    state: str | os.PathLike[str] | None = None,
     level: float = 0.05,
     coverage: float = 0.9,
     seed: int = 0,
@@ -50,11 +51,13 @@ def monitor(
     Parameters
     ----------
     reference : path-like
-        Predictions for held-out samples: a .csv file, or an .npz file of ``save_predictions``.
+        Predictions for held-out samples: a .csv file, or an .npz file of ``save_predictions``; or a run, whose test
+        predictions count, by its folder or that of its name.
     predictions : sequence of path-like
         Predictions in the order of their time. A file that was watched before, by its content, is left out.
-    state : path-like
-        The state, written atomically after each file. Default "drift.npz". If it exists, its stream goes on.
+    state : path-like, optional
+        The state, written atomically after each file. If it exists, its stream goes on. Default: "drift.npz" beside the
+        reference, where ``write_report`` finds it: the page of a run has a section about its stream.
     level, coverage, seed
         As for ``evaluation.DriftMonitor``; those of an existing state must be the same.
     figure : path-like, optional
@@ -92,8 +95,10 @@ def monitor(
     >>> monitor(folder / "reference.npz", [folder / "monday.npz"], **options).samples
     100
     """
-    known = _read(reference)
-    place = Path(state).expanduser()
+    run = find_run(reference)
+    source = run if isinstance(run, Path) else run.test_predictions
+    known = _read(source)
+    place = source.with_name(DRIFT_FILE) if state is None else Path(state).expanduser()
     options: dict[str, Any] = {"level": level, "coverage": coverage, "seed": seed}
     watched = DriftMonitor(known.p, known.labels, known.familiarity, classes=known.class_names, **options)
     seen: list[str] = []
@@ -116,8 +121,7 @@ def monitor(
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         seen.append(name)
-        with replacing(place) as fresh:
-            save_arrays(fresh, KEY, {**watched.state(), "files": np.array(seen)})
+        save_drift(place, watched, seen)
         announce(
             f"{path}: {len(new.p)} samples, p-value {report.p_value:.2g}" + ("" if report.alarm is None else ", DRIFT")
         )
@@ -136,13 +140,7 @@ def monitor(
 
 def _resumed(place: Path, begun: DriftMonitor) -> tuple[DriftMonitor, list[str]]:
     """Return the monitor of a state and the fingerprints of its files, if it began as ``begun`` does."""
-    try:
-        arrays = load_arrays(place, KEY)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        raise ValueError(f"state {place} is damaged, or no state of deepsimplex monitor ({error})") from error
-    seen = arrays.pop("files").tolist()
+    arrays, seen = load_drift(place)
     for name, array in begun.state().items():
         if not name.startswith("stream_") and not np.array_equal(
             arrays[name], array, equal_nan=array.dtype.kind == "f"

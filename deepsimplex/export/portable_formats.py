@@ -191,6 +191,8 @@ def export_pipeline(
     >>> from deepsimplex import GLVQ
     >>> pipeline = make_pipeline(MinMaxScaler(), GLVQ()).fit(*load_wine(return_X_y=True))
     >>> export_pipeline(pipeline, folder / "wine.onnx")
+    >>> (folder / "wine.onnx").is_file()
+    True
     """
     check_is_fitted(pipeline)
     classifier = pipeline[-1]

@@ -83,7 +83,9 @@ class ServedModel:
     Examples
     --------
     >>> served = ServedModel("served")  # doctest: +SKIP
-    >>> served.predict(images)["class_probabilities"]  # doctest: +SKIP
+    >>> served.predict(images)["class_probabilities"].round(2)  # doctest: +SKIP
+    array([[0.97, 0.03],
+           [0.15, 0.85]])
     """
 
     def __init__(self, filepath: str | os.PathLike[str]) -> None:

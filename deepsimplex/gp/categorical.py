@@ -33,7 +33,7 @@ _DRAWS, _PASS_DRAWS = 4, 8
 _PASSES, _PASSES_ALONE, _GAIN = 4, 30, 1e-5
 # Factors of the latents' standard deviations that are compared, draws for that, and the least share of a precision that
 # remains where a row is left out.
-_FACTORS, _FACTOR_DRAWS, _LEAST_SHARE = np.linspace(0.1, 1.0, 10), 128, 0.05
+_FACTORS, _FACTOR_DRAWS, _LEAST_SHARE = np.linspace(0.1, 1.0, 10), 128, 0.25
 # Natural step of these passes. All processes move at once though labels couple them, so that a whole step overshoots.
 _PASS_STEP = 0.4
 # By default at least so many rows of a batch, epochs, and steps.

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from deepsimplex import kernels
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
-from deepsimplex._utils.validation import check_groups, check_labels, check_number, check_whole
+from deepsimplex._utils.validation import check_array, check_groups, check_labels, check_number, check_whole
 from deepsimplex.heads.features import compute_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import FeatureKernel, squared_distances
@@ -512,7 +512,10 @@ class ClosedFormHead(Head):
 
     def predict(self, features: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features [N, d] as ``call`` does, in double precision by NumPy."""
-        mean, variance = self.regression.predict(features)
+        regression = self.regression
+        mean, variance = regression.predict(
+            check_array(features, "features", "[N, d]", columns=regression.points.shape[1], least=1)
+        )
         return LatentGaussian(
             mean @ self._positions, np.hypot(float(self.unit) * np.sqrt(variance)[:, None], self.scale_floor)
         )

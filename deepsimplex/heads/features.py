@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import num_rows
-from deepsimplex._utils.validation import check_array
+from deepsimplex._utils.validation import check_array, unmasked
 from deepsimplex.kernels import squared_distances
 from deepsimplex.samples import Draw, Reservoir, Samples, is_stream
 from deepsimplex.samples.reservoir import can_join, joined, take
@@ -211,7 +211,9 @@ def as_arrays(samples: Any) -> Any:
     """Convert samples to an array, or to a structure of arrays for several inputs; ragged tensors stay as they are."""
     if isinstance(samples, tf.RaggedTensor):
         return samples
-    return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict | tuple) else np.asarray(samples)
+    if isinstance(samples, dict | tuple):
+        return keras.tree.map_structure(np.asarray, samples)
+    return unmasked(samples, "samples")
 
 
 def _without_small_blocks(blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -174,6 +174,8 @@ class LayerHead(Head, keras.layers.Wrapper):
     """
 
     def __init__(self, layer: keras.layers.Layer, **kwargs: Any) -> None:
+        if not isinstance(layer, keras.layers.Layer):
+            raise TypeError(f"layer must be a keras.layers.Layer; found {layer!r}")
         super().__init__(layer, autocast=False, **kwargs)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.kernels.blas_threads import shares_cores
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood, likeliest_noise
@@ -113,7 +114,7 @@ class ClosedForm:
         transformations : sequence of str
             Transformations of the features among which the kernel is chosen. Default: all.
         """
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(check_whole(seed, "seed", 0))
         (X, Y, groups), drawn, count = _drawn_rows(blocks, num_classes, rng)
         order = rng.permutation(len(X))
         points = np.sort(order[:inducing])

@@ -90,7 +90,7 @@ def _draw_means(ax: Axes, monitor: DriftMonitor) -> None:
     values = {"confidence": [columns["p"].max(axis=1) for columns in (monitor.reference, monitor.stream)]}
     if "familiarity" in monitor.tests:
         values["familiarity"] = [columns["familiarity"] for columns in (monitor.reference, monitor.stream)]
-    width = min(100, len(monitor.stream["y"]))
+    width = min(100, -(-len(monitor.stream["y"]) // 2))  # of few samples a curve, too
     for name, (reference, stream) in values.items():
         total = np.concatenate([[0.0], np.cumsum(stream, dtype=np.float64)])
         moving = (total[width:] - total[:-width]) / width

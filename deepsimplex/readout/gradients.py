@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_whole, unmasked
-from deepsimplex.latent import is_tensor
 
 
 def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: int = 32) -> NDArray[Any]:
@@ -59,14 +59,9 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     >>> feature_gradients(lambda x: argmax({"loc": x @ slopes, "scale": [[1.0]]}), x).shape  # [N, n, features]
     (1, 3, 2)
     """
-    x = unmasked(x, "x")
-    if x.dtype.kind != "f":
-        raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
-    if x.ndim == 0 or 0 in x.shape[1:]:
-        raise ValueError(f"x must have shape [N, ...] and features; found shape {x.shape}")
+    x = _checked_samples(x)
     if not callable(function):
         raise TypeError(f"function must map tensors to tensors; found {function!r}")
-    x = check_finite_rows(x, "x", x.dtype)
     batch_size = check_whole(batch_size, "batch_size", 1)
     batches = [_batch_gradients(function, tf.convert_to_tensor(x[rows])) for rows in row_slices(len(x), batch_size)]
     return np.concatenate(batches)
@@ -118,10 +113,7 @@ def integrated_gradients(
     >>> integrated_gradients(lambda x: x[:, 0] * x[:, 1], x).round(2)
     array([[1., 1., 0.]])
     """
-    x = unmasked(x, "x")
-    if x.dtype.kind != "f":
-        raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
-    x = check_finite_rows(x, "x", x.dtype)
+    x = _checked_samples(x)
     steps, batch_size = check_whole(steps, "steps", 1), check_whole(batch_size, "batch_size", 1)
     given = check_array(baseline, "baseline").astype(x.dtype)
     try:
@@ -137,6 +129,15 @@ def integrated_gradients(
         gradients = feature_gradients(function, way.reshape(-1, *x.shape[1:]), batch_size)
         parts.append(gradients.reshape(way.shape).mean(axis=0) * (x[rows] - origin))
     return np.concatenate(parts)
+
+
+def _checked_samples(x: ArrayLike) -> NDArray[Any]:
+    x = unmasked(x, "x")
+    if x.dtype.kind != "f":
+        raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
+    if x.ndim == 0 or 0 in x.shape[1:]:
+        raise ValueError(f"x must have shape [N, ...] and features; found shape {x.shape}")
+    return check_finite_rows(x, "x", x.dtype)
 
 
 def _batch_gradients(function: Callable[[Any], Any], x: tf.Tensor) -> NDArray[Any]:

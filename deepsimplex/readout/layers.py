@@ -14,7 +14,7 @@ from scipy.special import expit, ndtri
 from deepsimplex._utils.batching import batch_rows, in_row_batches, row_slices
 from deepsimplex._utils.portable_operations import smallest_normal
 from deepsimplex._utils.registry import Registry
-from deepsimplex._utils.validation import check_choice, check_number, check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import argmax_readout, softmax_readout
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
@@ -164,7 +164,7 @@ class Readout(keras.layers.Layer):
         """Class probabilities [N, n] of latents in arrays, or their logarithms, as an array."""
         latent = LatentGaussian.of(latent)
         parts = {"loc": tf.convert_to_tensor(latent.loc), "scale": tf.convert_to_tensor(latent.scale)}
-        return np.asarray(self.log_probabilities(parts) if log else self(parts))
+        return np.asarray(self.log_probabilities(parts) if check_flag(log, "log") else self(parts))
 
     def intervals(
         self, latent: LatentGaussian | dict[str, Any], level: float = 0.95, num_points: int | None = None

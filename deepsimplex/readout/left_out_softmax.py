@@ -71,6 +71,8 @@ class LeftOutSoftmax(Readout):
 
     def _fit(self, left_out: LeftOutLatents) -> tuple[LeftOutReadout, Any, list[tuple[Any, Any, NDArray[np.bool_]]]]:
         """Fit the weights; also return what they are, the scores [N, n], and those of the folds."""
+        if not isinstance(left_out, LeftOutLatents):
+            raise TypeError(f"left_out must be LeftOutLatents, as ClosedFormHead.solve returns; found {left_out!r:.80}")
         loc = left_out.loc
         if not self.built:
             self.build({"loc": (None, loc.shape[1])})

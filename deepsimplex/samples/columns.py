@@ -13,6 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import not_finite, num_rows, rows_at_once
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_sample_weight, unmasked
 from deepsimplex.latent import LatentGaussian
 
@@ -79,14 +80,17 @@ def _sliceable(array: Any, name: str) -> Any:
     is_string = np.array([isinstance(value, str | bytes) for value in values.flat], bool)
     if is_string.any() and not is_string.all():
         row = int(np.argmin(is_string)) * len(values) // values.size
-        raise TypeError(
+        raise guided(
+            "data.md#what-fit-takes",
             f"{name} must hold text in every row; found {values.flat[np.argmin(is_string)]!r} in row {row}. Replace "
-            f"missing text by ''; columns of numbers and of text become several inputs, a dict of arrays"
+            f"missing text by ''; columns of numbers and of text become several inputs, a dict of arrays",
+            TypeError,
         )
     if not is_string.any() and any(np.ndim(value) for value in values.flat):
-        raise ValueError(
+        raise guided(
+            "data.md#what-fit-takes",
             f"{name} must hold samples of one shape; found an array of objects. Resize or pad them, or pass batches, "
-            "as a tf.data.Dataset, PyDataset or generator, each of samples of one shape"
+            "as a tf.data.Dataset, PyDataset or generator, each of samples of one shape",
         )
     return values if is_string.any() else check_array(values, name, finite=False, dtype="any")
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import num_rows
+from deepsimplex._utils.messages import guided
 
 
 class Draw(NamedTuple):
@@ -129,9 +130,10 @@ def joined(blocks: list[Any]) -> Any:
     for leaves in zip(*map(keras.tree.flatten, blocks), strict=True):
         if len(shapes := {tuple(leaf.shape[1:]): None for leaf in leaves}) > 1:
             one, other, *_ = shapes
-            raise ValueError(
+            raise guided(
+                "data.md#what-fit-takes",
                 "samples must have one shape where they are held in memory together; found batches of shapes "
-                f"{list(one)} and {list(other)}. Resize or pad them"
+                f"{list(one)} and {list(other)}. Resize or pad them",
             )
 
     def join(*arrays: Any) -> Any:

@@ -15,6 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import num_rows, parts, row_slices
+from deepsimplex._utils.messages import guided
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.samples.class_labels import Labels
 from deepsimplex.samples.columns import (
@@ -464,10 +465,11 @@ class Stream(Samples):
     def read(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         """Read the batches of an epoch as arrays: ``steps`` of them, or all. The argument is named in errors."""
         if not self.is_finite and steps is None:
-            raise ValueError(
+            raise guided(
+                "data.md#streams-that-are-read-before-training",
                 f"{self._name} must be a finite stream where all of it is read, for the neighbors of a distance "
                 "target, the scale of compositions or a calibration: pass it without repeat()"
-                f"{f', or give {argument}' if argument else ''}"
+                f"{f', or give {argument}' if argument else ''}",
             )
         rows = number = 0
         batches = itertools.islice(self._batches(steps), steps)
@@ -537,9 +539,10 @@ class Stream(Samples):
         self, batch_size: int | None = None, steps: int | None = None, *, repeated: bool = False
     ) -> tuple[ArraySamples, int | None, int | None]:
         if repeated and (not self.is_finite or (steps is not None and not self.is_repeatable)):
-            raise ValueError(
+            raise guided(
+                "data.md#streams-that-are-read-before-training",
                 f"{self._name} must be a finite stream, all of which a distance target reads before training: pass it "
-                f"without repeat(), or a generator without steps_per_epoch. {_LABELS_ALONE}"
+                f"without repeat(), or a generator without steps_per_epoch. {_LABELS_ALONE}",
             )
         batches = self._all_batches(None if repeated else steps, "steps")
         samples = self._arrays(batches)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
+from deepsimplex._utils.array_operations import keras
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import listed
-from deepsimplex._utils.registry import registered_function, registered_name
+from deepsimplex._utils.registry import registered, registered_function, registered_name
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole
 from deepsimplex.distances import get_distance
 from deepsimplex.distances.approximate_search import check_candidates
@@ -19,7 +19,6 @@ from deepsimplex.distances.exact_search import EXECUTORS, Classes, Executor
 from deepsimplex.distances.neighbors import Method, nearest_error, nearest_neighbors
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import Composition
 from deepsimplex.targets.neighbor_cache import cached_search
 from deepsimplex.targets.target import Target
 
@@ -27,7 +26,7 @@ from deepsimplex.targets.target import Target
 Reduction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class CASIMAC(Target):
     """Distances to the nearest samples of every class as a point of the simplex's space, L = n - 1 [CASIMAC Eq. 4-8].
 
@@ -257,8 +256,10 @@ class CASIMAC(Target):
         """Leave-one-out error of the nearest neighbor, over at most 1000 training samples; None before fit."""
         return None if self._samples is None else nearest_error(*self._samples, self.num_classes_, self.distance)
 
-    def default_loss(self) -> keras.losses.Loss:
+    def default_loss(self) -> Any:
         """``losses.Composition()``: soft labels made of the distances train better probabilities than latents do."""
+        from deepsimplex.losses import Composition  # imported here: it imports Keras
+
         return Composition()
 
     def _compared(self, x: Any) -> NDArray[Any]:

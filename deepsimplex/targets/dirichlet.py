@@ -2,17 +2,17 @@
 
 from typing import ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_number
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.target import Candidates, LabelTarget
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Dirichlet(LabelTarget):
     """Labels as Dirichlet variables in log space, L = n, with noise per sample and class [GPD sec. 4].
 

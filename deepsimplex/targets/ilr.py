@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtri
 
+from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_number
 from deepsimplex.geometry import helmert
 from deepsimplex.geometry.vertices import check_num_classes
@@ -14,7 +14,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.target import Candidates, LabelTarget
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class ILR(LabelTarget):
     """Smoothed labels in ILR coordinates, L = n - 1, with the same noise for all [ILR-GP sec. 3.1].
 
@@ -70,7 +70,7 @@ class ILR(LabelTarget):
             return np.full((1, 1), self.noise_scale)
         if self.overlap >= (n - 1) / 2:
             raise ValueError(f"overlap must lie below (n - 1) / 2 = {(n - 1) / 2} for n = {n}; found {self.overlap}")
-        return np.full((1, 1), separation / (2 * norm.isf(self.overlap / (n - 1))))
+        return np.full((1, 1), -separation / (2 * ndtri(self.overlap / (n - 1))))
 
     def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
         """Observations [N, n - 1] with isotropic scale [N, 1] of soft labels [N, n]."""

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.registry import Registry
+from deepsimplex._utils.array_operations import keras
+from deepsimplex._utils.registry import Registry, registered
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.casimac import CASIMAC
 from deepsimplex.targets.dirichlet import Dirichlet
@@ -16,7 +16,7 @@ from deepsimplex.targets.one_hot import OneHot, Vertices
 from deepsimplex.targets.target import Target
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Mean(Target):
     """The average latent of several targets, e.g. f = (f_euclidean + f_ssim5 + f_ssim13) / 3 [CASIMAC sec. 3.4].
 
@@ -107,7 +107,7 @@ class Mean(Target):
         """Smallest recall of the targets; None if all searches are exact."""
         return min((recall for target in self.targets if (recall := target.recall()) is not None), default=None)
 
-    def default_loss(self) -> keras.losses.Loss:
+    def default_loss(self) -> Any:
         """The loss of the first target."""
         return self.targets[0].default_loss()
 

@@ -1,17 +1,18 @@
 """One-hot and vertex targets: one point of latent space for each class."""
 
-import keras
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.registry import registered
 from deepsimplex.geometry import vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import Composition
 from deepsimplex.targets.target import LabelTarget
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class Vertices(LabelTarget):
     """The vertex p_y of the regular simplex for each class, L = n - 1, without noise.
 
@@ -30,8 +31,10 @@ class Vertices(LabelTarget):
         """The vertices themselves, shape [n, n - 1]."""
         return vertices(n)
 
-    def default_loss(self) -> keras.losses.Loss:
+    def default_loss(self) -> Any:
         """``losses.Composition()``: cross-entropy with labels that are the softer the harder the data."""
+        from deepsimplex.losses import Composition  # imported here: it imports Keras
+
         return Composition()
 
     def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
@@ -39,7 +42,7 @@ class Vertices(LabelTarget):
         return LatentGaussian(memberships @ vertices(memberships.shape[1]), np.zeros((len(memberships), 1)))
 
 
-@keras.saving.register_keras_serializable(package="deepsimplex")
+@registered
 class OneHot(LabelTarget):
     """The unit vector of each class, L = n, without noise: least-squares classification.
 

@@ -3,14 +3,13 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
 
-import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.array_operations import keras
 from deepsimplex._utils.parameters import Parameters, constructor_parameters
 from deepsimplex._utils.validation import check_labels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import LatentNLL
 
 
 class Candidates(NamedTuple):
@@ -55,6 +54,13 @@ class Target(Parameters, ABC):
         Values of an argument for a classifier to select among. None (default): nothing to select.
     num_classes_ : int
         Number of classes n, after fit.
+
+    Examples
+    --------
+    >>> from deepsimplex.targets import ILR
+    >>> target = ILR(0.9)
+    >>> isinstance(target, Target), target.fit_transform(None, [0, 1, 2]).loc.shape, target.scores(3).shape
+    (True, (3, 2), (3, 2))
     """
 
     default_readout: str = "argmax"
@@ -111,8 +117,10 @@ class Target(Parameters, ABC):
         """Share of the true neighbors found, the smallest of several searches. None (default) if all are exact."""
         return None
 
-    def default_loss(self) -> keras.losses.Loss:
+    def default_loss(self) -> Any:
         """Loss of a classifier that is compiled without one. The default is ``losses.LatentNLL()``."""
+        from deepsimplex.losses import LatentNLL  # imported here: it imports Keras
+
         return LatentNLL()
 
     @property

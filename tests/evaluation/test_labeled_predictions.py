@@ -87,7 +87,7 @@ def test_forms_of_labels(form, classifiers):
 
 def test_one_output_of_two_classes():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, "sigmoid")])
-    y, p, classes = ds.evaluation.labeled_predictions(model, (X, Y > 0))
+    y, p, classes, _ = ds.evaluation.labeled_predictions(model, (X, Y > 0))
     assert p.shape == (90, 2)
     np.testing.assert_allclose(p[:, 1:], model.predict(X, verbose=0))
     assert [*classes] == [0, 1]
@@ -106,8 +106,9 @@ def test_options_of_the_report_apply(classifiers):
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        ((X,), ValueError, "data must hold samples and labels"),
-        ((X, Y, np.ones(90)), ValueError, r"\(x, y\); found 3 columns"),
+        ((X,), ValueError, r"data must hold \(x, y\)"),
+        ((X, Y, np.ones(90), 1), ValueError, r"\(x, y\).*found 4 columns"),
+        ((X, Y, -np.ones(90)), ValueError, r"sample_weight must be finite, not negative"),
         (X, TypeError, "data must be.*found ndarray"),
         ((X, Y[:5]), ValueError, "y must hold one label for each of the 90 rows of p"),
         ((X, Y + 1), ValueError, r"y must hold one of the classes 0, 1, 2; found 3"),

@@ -1,7 +1,11 @@
 """Configuration files: errors name the invalid key or value, and valid ones."""
 
 import inspect
+import json
 import operator
+import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +14,9 @@ import pytest
 import yaml
 
 import deepsimplex as ds
+from deepsimplex.backbones.networks import BACKBONES
 from deepsimplex.experiments import ConfigurationError, RunConfig, load_config, training_run
+from deepsimplex.experiments.configuration import KERAS_MEMBERS
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -44,68 +50,119 @@ def test_overrides_reach_nested_keys(digits):
     assert config.data.limit is None
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("training.epoch=3", "unknown key 'training.epoch'; did you mean 'epochs'"),
-        ("trainig.epochs=3", "unknown key 'trainig'; did you mean 'training'"),
-        ("model.zzz=3", "unknown key 'model.zzz'; known keys are backbone, head, covariance, readout"),
-        ("training.epochs=0", "training.epochs: .*greater than or equal to 1; found 0"),
-        ("training.epochs=many", "training.epochs: .*found 'many'"),
-        ("model.covariance=round", "model.covariance: .*'isotropic', 'diagonal' or 'full'"),
-        ("target=casimak", "casimac"),
-        ("target.distnace=euclidean", "distance"),
-        ("model.backbone.name=mpl", "did you mean 'mlp'"),
-        ("model.backbone.depth=3", "depth"),
-        ("name=../elsewhere", "name: "),
-        ("training.epochs", r"an override must.*found 'training\.epochs'"),
-        ("name.first=3", "'name' holds a value"),
-        ("training.epochs={", "not readable as YAML"),
-        ("training.optimizer=adm", r"training.optimizer: .*; found 'adm'"),
-        ("training.optimizer=lossscaleoptimizer", "training.optimizer: .*; found 'lossscaleoptimizer'"),
-        ("training.loss=hybird", r"training.loss: loss must.*did you mean 'hybrid'"),
-        ("training.loss.betta=0.5", "training.loss: .*'betta'"),
-        ("training.loss={name: hybrid, weight: 1}", r"training.loss: weight must.*found 1"),
-        ("training.loss={name: composition, mass: 0}", r"training.loss: mass must.*found 0"),
-        ("training.loss=own_members:Loss", "training.loss: loss 'own_members:Loss' cannot be imported"),
-        ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
-        ("data.options.name=mnist", "data.options: datasets.load has no argument 'name'"),
-        ("target.distance=3", r"target: distance must.*found 3$"),
-        (
-            "target.attraction_function=foo",
-            r"attraction_function must.*found 'foo'",
-        ),
-        ("target={name: mean, targets: 3}", r"target: targets must.*found 3$"),
-        ("target={name: mean, targets: [3]}", r"target: target must.*found 3"),
-        ("target={name: [1]}", r"target: target must.*found {'name': \[1\]}"),
-        (
-            "model.backbone={name: mlp, depth: 3}",
-            "model.backbone: backbone 'mlp' has no argument 'depth'.*it takes hidden",
-        ),
-        (
-            "model.backbone={name: mlp, dropout: much}",
-            r"model.backbone: .*dropout must.*found 'much'",
-        ),
-        ("model.backbone={hidden: [3]}", r"model.backbone: backbone must.*found None"),
-        (
-            "model.head=prototype",
-            r"model.head: head must.*found 'prototype'; did you mean",
-        ),
-        ("model.head={inducing: 3}", r"model.head: head must.*found \{'inducing'"),
-        ("model.head={name: prototypes, inducing: 3}", "model.head: .*'inducing'"),
-        ("model.readout=sofmax", r"model.readout: readout must.*did you mean 'softmax'"),
-        (
-            "model.head={name: prototypes, variance: 0}",
-            r"model.head: variance, unless .* must.*found 0",
-        ),
-        ("model.head={name: prototypes, ard: please}", r"model.head: ard must.*found 'please'"),
-        ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
-    ],
-)
+MISTAKES = [
+    ("training.epoch=3", "unknown key 'training.epoch'; did you mean 'epochs'"),
+    ("trainig.epochs=3", "unknown key 'trainig'; did you mean 'training'"),
+    ("model.zzz=3", "unknown key 'model.zzz'; known keys are backbone, head, covariance, readout"),
+    ("training.epochs=0", "training.epochs: .*greater than or equal to 1; found 0"),
+    ("training.epochs=many", "training.epochs: .*found 'many'"),
+    ("model.covariance=round", "model.covariance: .*'isotropic', 'diagonal' or 'full'"),
+    ("target=casimak", "casimac"),
+    ("target.distnace=euclidean", "distance"),
+    ("model.backbone.name=mpl", "did you mean 'mlp'"),
+    ("model.backbone.depth=3", "depth"),
+    ("name=../elsewhere", "name: "),
+    ("training.epochs", r"an override must.*found 'training\.epochs'"),
+    ("name.first=3", "'name' holds a value"),
+    ("training.epochs={", "not readable as YAML"),
+    ("training.optimizer=adm", r"training.optimizer: .*; found 'adm'"),
+    ("training.optimizer=lossscaleoptimizer", "training.optimizer: .*; found 'lossscaleoptimizer'"),
+    ("training.loss=hybird", r"training.loss: loss must.*did you mean 'hybrid'"),
+    ("training.loss.betta=0.5", "training.loss: .*'betta'"),
+    ("training.loss={name: hybrid, weight: 1}", r"training.loss: weight must.*found 1"),
+    ("training.loss={name: composition, mass: 0}", r"training.loss: mass must.*found 0"),
+    ("training.loss=own_members:Loss", "training.loss: loss 'own_members:Loss' cannot be imported"),
+    ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
+    ("data.options.name=mnist", "data.options: datasets.load has no argument 'name'"),
+    ("target.distance=3", r"target: distance must.*found 3$"),
+    (
+        "target.attraction_function=foo",
+        r"attraction_function must.*found 'foo'",
+    ),
+    ("target={name: mean, targets: 3}", r"target: targets must.*found 3$"),
+    ("target={name: mean, targets: [3]}", r"target: target must.*found 3"),
+    ("target={name: [1]}", r"target: target must.*found {'name': \[1\]}"),
+    (
+        "model.backbone={name: mlp, depth: 3}",
+        "model.backbone: backbone 'mlp' has no argument 'depth'.*it takes hidden",
+    ),
+    (
+        "model.backbone={name: mlp, dropout: much}",
+        r"model.backbone: .*dropout must.*found 'much'",
+    ),
+    ("model.backbone={hidden: [3]}", r"model.backbone: backbone must.*found {'hidden': \[3\]}"),
+    (
+        "model.head=prototype",
+        r"model.head: head must.*found 'prototype'; did you mean",
+    ),
+    ("model.head={inducing: 3}", r"model.head: head must.*found \{'inducing'"),
+    ("model.head={name: prototypes, inducing: 3}", "model.head: .*'inducing'"),
+    ("model.readout=sofmax", r"model.readout: readout must.*did you mean 'softmax'"),
+    (
+        "model.head={name: prototypes, variance: 0}",
+        r"model.head: variance, unless .* must.*found 0",
+    ),
+    ("model.head={name: prototypes, ard: please}", r"model.head: ard must.*found 'please'"),
+    ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
+]
+
+
+@pytest.mark.parametrize(("override", "message"), MISTAKES)
 def test_invalid_override_raises(override, message, digits):
     with pytest.raises(ConfigurationError, match=message) as raised:
         load_config(digits, [override])
     assert "\n" not in str(raised.value)
+
+
+# What only the members of Keras know: its optimizers and losses, and arguments of losses, backbones, heads.
+NEED_KERAS = re.compile(r"training\.(optimizer|loss)|depth|dropout|name: prototypes")
+
+
+def test_mistakes_are_shown_before_tensorflow_is_loaded(digits, tmp_path):
+    """In half a second; by the command line, too."""
+    program = """
+import contextlib, io, json, sys
+from pathlib import Path
+from deepsimplex import cli
+from deepsimplex.experiments import load_config
+digits, empty, overrides = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+def wrong(*arguments):
+    sys.argv[1:] = arguments
+    with contextlib.redirect_stderr(io.StringIO()) as written, contextlib.suppress(SystemExit):
+        cli.main()
+    assert not {"keras", "tensorflow"} & set(sys.modules), arguments
+    assert written.getvalue().startswith("deepsimplex: "), (arguments, written.getvalue())
+for override in overrides:
+    try:
+        load_config(digits, [override])
+    except (ValueError, FileNotFoundError) as error:
+        assert not {"keras", "tensorflow"} & set(sys.modules), override
+    else:
+        raise AssertionError(override)
+for command in ("train", "evaluate", "export", "targets"):
+    wrong(command, "--config", digits, "trainig.epochs=3")
+    wrong(command, "--config", empty + "/nothing.yaml")
+wrong("train", "--config", digits, "data.name=nothing.csv")
+wrong("train", empty + "/nothing")
+wrong("train", empty, "trainig.epochs=3")
+wrong("predict", "model", "folder", "color=rgb", "size=3")
+wrong("evaluate", "model", "--data", "folder", "size=3")
+wrong("predict", "model", "folder")
+wrong("evaluate", "model", "--data", "digits")
+wrong("report", "runs/model")
+wrong("monitor", "nothing.csv")
+Path(digits).write_text("name: [")
+wrong("train", "--config", digits)
+"""
+    overrides = json.dumps([override for override, _ in MISTAKES if not NEED_KERAS.search(override)])
+    subprocess.run([sys.executable, "-c", program, digits, tmp_path, overrides], check=True, cwd=tmp_path)
+
+
+def test_names_that_need_keras_are_complete():
+    registries = {"backbone": BACKBONES, "head": ds.heads.HEADS, "readout": ds.readout.READOUTS}
+    assert {kind: tuple(names) for kind, names in registries.items()} == {
+        kind: names for kind, names in KERAS_MEMBERS.items() if names
+    }
 
 
 @pytest.mark.parametrize("key", ["training", "model", "export", "data.options", "model.backbone"])

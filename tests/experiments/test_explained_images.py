@@ -20,8 +20,8 @@ def explained():
     model.fit(x[:100], y[:100], verbose=0)
     model.fit_density(x[:100], y[:100])
     x, y = x_test[:40], y_test[:40]
-    p = model.predict_proba(x)
-    return model, x, y, p, explain_images(model, x, y, p)
+    predicted = model.predict_all(x)
+    return model, x, y, predicted["probabilities"], explain_images(model, x, y, predicted)
 
 
 def test_least_certain_and_least_familiar_images_are_explained(explained):

@@ -1,6 +1,7 @@
 """A trained model on new files and on other labeled data: in Python and on the command line."""
 
 import csv
+import dataclasses
 import json
 import warnings
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 import deepsimplex as ds
@@ -23,6 +25,7 @@ from deepsimplex.experiments import (
     predict_files,
     train,
 )
+from deepsimplex.experiments.training_run import _held_out, check_coverage, load_split
 from tests.quick_runs import eager_classifiers, without_pictures
 
 CLASSES = ("cat", 'dog, "=x"', "eel")
@@ -55,6 +58,7 @@ def photos(tmp_path_factory) -> Path:
 def model(photos) -> ds.SimplexClassifier:
     """A classifier with all that has a column."""
     (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
+    keras.utils.set_random_seed(0)
     with eager_classifiers():
         classifier = ds.SimplexClassifier(ds.backbones.mlp([8]), class_names=CLASSES)
         classifier.compile(keras.optimizers.Adam(0.02))
@@ -271,6 +275,52 @@ def test_decisions_of_a_rule_are_a_column(model, photos):
     assert table.columns()["decision"] == [[*CLASSES, "abstain"][number] for number in expected]
 
 
+class Counted(keras.layers.Layer):
+    """A layer that counts how often it is computed, in graphs too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = []
+
+    def call(self, x):
+        counted = tf.numpy_function(lambda array: (self.calls.append(len(array)), array)[1], [x], x.dtype)
+        return tf.ensure_shape(counted, x.shape)
+
+
+def test_new_data_pass_the_backbone_once(photos):
+    """In tables of files, in evaluations and, of the classifier, with all that is fitted to it."""
+    counted = Counted()
+    backbone = keras.Sequential([keras.Input((*SIZE, 3)), keras.layers.Flatten(), counted])
+    model = ds.SimplexClassifier(backbone, class_names=CLASSES)
+    (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
+    with eager_classifiers():
+        model.compile()
+    model.fit(x[::2], y[::2], verbose=0)
+    model.fit_density(x[::2], y[::2]).set_priors([0.5, 0.3, 0.2], [0.3, 0.3, 0.4]).conformalize(x[1::2], y[1::2])
+    model.set_decision(ds.calibration.ExpectedCost(1 - np.eye(3)))
+    expected = {
+        "probabilities": model.predict_proba(x),
+        "prediction_set": model.predict_set(x),
+        "decision": model.decide(x),
+        "familiarity": model.familiarity(x),
+        "unknown": model.unknown_score(x),
+    }
+    latent = model.predict_latent(x)
+    for compute in (lambda: predict_files(model, photos), lambda: evaluate_on(model, photos)):
+        counted.calls.clear()
+        compute()
+        assert sum(counted.calls) == len(x)
+    predicted = model.predict_all(x)
+    np.testing.assert_allclose(predicted.pop("latent")["loc"], latent.loc, atol=1e-6)
+    assert predicted.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(predicted[name], values, atol=1e-6, err_msg=name)
+    model.conformalize(x, y, groups=y % 2).set_decision(None)
+    assert predicted.keys() - model.predict_all(x).keys() == {"prediction_set", "decision"}
+    model.conformalize(x, y, 0.5)
+    np.testing.assert_array_equal(model.predict_all(x)["prediction_set"], model.predict_set(x))
+
+
 # Other labeled data
 
 
@@ -355,16 +405,22 @@ def test_invalid_command_is_one_line(command, saved, photos, tmp_path, monkeypat
 # Training
 
 
-def test_groups_reach_the_head_in_closed_form_and_the_saved_predictions(photos, tmp_path, monkeypatch):
-    seen = []
-    solve = ds.heads.ClosedFormHead.solve
+def test_groups_reach_what_divides_samples_and_the_saved_predictions(photos, tmp_path, monkeypatch):
+    seen = {}
 
-    def recorded(self, *arguments, groups=None, **options):
-        seen.append(groups)
-        return solve(self, *arguments, groups=groups, **options)
+    def record(kind, method):
+        do = getattr(kind, method)
 
-    monkeypatch.setattr(ds.heads.ClosedFormHead, "solve", recorded)
-    data = {"name": str(photos), "options": {"groups": "folder"}}
+        def recorded(self, *arguments, groups=None, **options):
+            seen[method] = groups
+            return do(self, *arguments, groups=groups, **options)
+
+        monkeypatch.setattr(kind, method, recorded)
+
+    record(ds.heads.ClosedFormHead, "solve")
+    record(ds.SimplexClassifier, "calibrate")
+    record(ds.SimplexClassifier, "fit_density")
+    data = {"name": str(photos), "options": {"groups": "folder"}, "validation_fraction": 0.4}
     backbone = {"name": "mlp", "hidden": []}  # nothing to train
     config = RunConfig(
         name="given",
@@ -372,14 +428,41 @@ def test_groups_reach_the_head_in_closed_form_and_the_saved_predictions(photos, 
         data=data,
         model={"backbone": backbone, "head": "closed_form"},
         training={"epochs": 1},
-        calibration={"unknown": True},
+        calibration={"unknown": True, "method": "auto", "density": "gaussian", "coverage": 0.6},
     )
-    with without_pictures(export=False, eager=True):
+    with without_pictures(export=False, eager=True), user_warnings():  # of few samples
         run = train(config, verbose=0)
-    loaded = ds.datasets.load(photos, groups="folder")
-    assert sorted(seen[0]) == sorted(loaded.groups)
+    loaded, split = ds.datasets.load(photos, groups="folder"), load_split(config)
+    assert sorted([*seen["solve"], *split.groups_validation]) == sorted(loaded.groups)
+    assert [*seen["fit_density"]] == [*split.groups] == [*seen["solve"]]
+    halves = [{*split.groups_validation[rows]} for rows in _held_out(config, split)]
+    assert {*seen["calibrate"]} == halves[0]
+    assert not halves[0] & halves[1]
+    assert halves[0] | halves[1] == {*split.groups_validation}
     assert len({*load_predictions(run.test_predictions).groups}) == len({*loaded.groups_test})
     assert "unknown_share" in run.read_metrics()
+
+
+def test_halves_of_validation_samples_keep_order_of_time_and_whole_groups(photos):
+    data = {"name": str(photos), "validation_fraction": 0.3}
+    config = RunConfig(name="halves", data=data, calibration={"method": "temperature", "coverage": 0.6})
+    split = load_split(config)
+    rows = np.arange(len(split.y_validation))
+    by_class = _held_out(config, split)
+    assert np.abs(np.subtract(*(np.bincount(split.y_validation[half]) for half in by_class))).max() <= 1
+    time = np.random.default_rng(0).permutation(len(rows)) // 2  # two samples of each time
+    earlier, later = _held_out(config, dataclasses.replace(split, time_validation=time))
+    assert time[earlier].max() < time[later].min()
+    assert sorted([*earlier, *later]) == rows.tolist()
+    assert len(later) == pytest.approx(len(rows) / 2, abs=2)
+    groups = rows // 4
+    grouped = dataclasses.replace(split, groups_validation=groups)
+    for_calibration, for_sets = _held_out(config, grouped)
+    assert not {*groups[for_calibration]} & {*groups[for_sets]}
+    assert {*split.y_validation[for_calibration]} == {*split.y_validation[for_sets]} == {0, 1, 2}
+    check_coverage(config, grouped)
+    with pytest.raises(ValueError, match="groups of the validation samples must have at least 2 values"):
+        check_coverage(config, dataclasses.replace(split, groups_validation=0 * groups))
 
 
 def test_configuration_of_a_folder(photos, tmp_path):

@@ -159,8 +159,8 @@ def runs(config, four) -> list[RunFolder]:
     """A run with a target, and one with a distance and a calibration; what a fresh process predicts is beside them."""
     data = f"data.name={config.parent / 'four.npz'}"
     with without_pictures(eager=True):
-        calibrated = experiments.train(load_config(config, [data, *DISTANCE_AND_CALIBRATION]), verbose=0)
-    folders = [experiments.train(load_config(config, [data]), verbose=0), calibrated]
+        settings = ([], DISTANCE_AND_CALIBRATION)
+        folders = [experiments.train(load_config(config, [data, *changes]), verbose=0) for changes in settings]
     np.save(config.parent / "x.npy", four[1][0])
     run(IN_A_FRESH_PROCESS, config.parent, config.parent / "x.npy", *(folder.path for folder in folders))
     return folders

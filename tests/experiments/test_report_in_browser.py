@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
@@ -68,6 +69,10 @@ def trained(tmp_path_factory) -> list[RunFolder]:
 def page(trained, command) -> Path:
     """The page that the command writes of them."""
     path = trained[0].path.parents[1] / "report.html"
+    kept = load_predictions(trained[0].test_predictions)
+    surest = kept.p.max(axis=1) > np.quantile(kept.p.max(axis=1), 0.7)
+    np.savez(path.with_name("later.npz"), p=kept.p[surest], y=kept.y[surest])
+    command("monitor", trained[0].path, path.with_name("later.npz"), code=1)
     command("report", *(run.path for run in trained), "--output", path, "--resamples", "50")
     return path
 
@@ -95,7 +100,7 @@ def shown(window, page) -> WebDriver:
 
 def test_images_load_without_requests(shown, page):
     images = shown.execute_script(IMAGES)
-    assert len(images) == 2 * 9 + 2
+    assert len(images) == 2 * 9 + 2 + 1  # the last of the drift of one run
     for complete, width, height, words in images:
         assert complete
         assert min(width, height) > 100
@@ -152,6 +157,15 @@ def metrics_best(metrics: list[dict], score: str) -> float | None:
     if score not in HIGHER_IS_BETTER:
         return None
     return (max if HIGHER_IS_BETTER[score] else min)(scored[score] for scored in metrics)
+
+
+def test_watched_predictions_are_shown(shown):
+    [heading] = [one for one in shown.find_elements(By.TAG_NAME, "h2") if one.text == "Drift"]
+    section = heading.find_element(By.XPATH, "..")
+    rows = [row.text for row in section.find_elements(By.CSS_SELECTOR, "tbody tr")]
+    assert any(row.startswith("confidence") and "none" not in row for row in rows)
+    assert "DRIFT after" in section.text
+    assert len(section.find_elements(By.TAG_NAME, "img")) == 1
 
 
 def test_details_open_without_a_script(shown):

@@ -29,6 +29,7 @@ from deepsimplex.experiments import (
     save_predictions,
 )
 from deepsimplex.experiments import report_figures as figures
+from deepsimplex.experiments.drift_state import save_drift
 from deepsimplex.experiments.finished_runs import flat_configuration
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +117,12 @@ def test_page_says_what_a_run_lacks(iris, tmp_path):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     missing = {"calibration.method": "y must hold <both> classes", "export": "it failed"}
     folder.write_json(folder.metrics, {"accuracy": 0.5, "missing": missing})
-    assert read_run(folder.path).missing == missing
+    run = read_run(folder.path)
+    assert (run.missing, run.drift) == (missing, None)
+    save_drift(folder.drift, evaluation.DriftMonitor([[0.5, 0.5], [0.4, 0.6]]), [])
+    [said] = read_run(folder.path).missing.keys() - missing.keys()
+    assert said == "drift"
+    folder.drift.unlink()
     report = ds.experiments.write_report(tmp_path / "page.html", [folder.path, save_coin(tmp_path)], **QUICK)
     text = "digits/001 is incomplete: calibration.method (y must hold <both> classes); export (it failed)."
     assert text in Page(report).text
@@ -478,7 +484,7 @@ def test_report_command_writes_the_page_and_prints_its_steps(inputs, page, tmp_p
     [
         (["nowhere"], "there is no run 'nowhere'"),
         (["pyproject.toml"], "pyproject.toml is damaged, or no file of save_predictions"),
-        (["tests", "--level", "2"], "level must be a number above 0 and below 1; found 2.0"),
+        (["pyproject.toml", "--level", "2"], "level must be a number above 0 and below 1; found 2.0"),
     ],
 )
 def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, arguments, message):

@@ -7,9 +7,10 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from deepsimplex import cli, plots
+from deepsimplex import cli, evaluation, plots
 from deepsimplex.evaluation import DriftMonitor
-from deepsimplex.experiments import monitor, save_predictions
+from deepsimplex.experiments import monitor, read_run, save_predictions
+from deepsimplex.experiments import report_figures as figures
 from deepsimplex.experiments.file_predictions import FilePredictions
 from tests.event_files import events
 
@@ -102,6 +103,31 @@ def test_saved_predictions_are_watched(tmp_path):
         save_predictions(tmp_path / f"{day}.npz", Y[rows], P[rows])
     report = monitor(tmp_path / "reference.npz", [tmp_path / "monday.npz"], state=tmp_path / "drift.npz")
     assert (report.labels, report.familiarity) == (100, None)
+
+
+def test_page_of_watched_predictions_has_figure_and_alarms(files, tmp_path):
+    """The state lies beside the reference by default, and belongs to the page of these predictions alone."""
+    for name, rows in {"model": DAYS["reference"], "other": DAYS["monday"]}.items():
+        save_predictions(tmp_path / "run" / f"{name}.npz", Y[rows], P[rows], class_names=NAMES)
+    drifted = write_csv(tmp_path / "drifted.csv", P[:200][P[:200, 0] > 0.4])
+    report = monitor(tmp_path / "run" / "model.npz", [drifted])
+    assert report.alarms == {name: count for name, count in report.alarms.items() if count >= report.alarm}
+    runs = {name: read_run(tmp_path / "run" / f"{name}.npz") for name in ("model", "other")}
+    assert str(runs["model"].drift.report()) == str(report)
+    assert runs["other"].drift is None
+    scores = {"model": evaluation.report(Y[:200], P[:200])}
+    section = {one.title: one for one in figures.sections([runs["model"]], scores, 0.9, print)}["Drift"]
+    [figure], [(name, table)] = section.figures, section.tables
+    assert f"DRIFT after {report.alarm} samples" in figure.alt
+    assert name == "model"
+    alarms = {row[0]: row[1] for row in table.rows if row[1] != "none"}
+    assert [*alarms.items()] == sorted(report.alarms.items(), key=lambda alarm: alarm[1])
+    assert {"confidence", "true class", *alarms} == {row[0] for row in table.rows}
+    [cells] = [row[3:] for row in table.rows if row[0] == "class cat"]
+    assert cells == [*report.class_frequencies["cat"]]
+    [cells] = [row[3:] for row in table.rows if row[0] == "true class"]
+    assert cells[0] == pytest.approx(P[np.arange(200), Y[:200]].mean())
+    assert np.isnan(cells[1])  # no labels in the stream
 
 
 def test_command_tells_drift_by_its_status(files, drifted, tmp_path):

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -151,10 +152,11 @@ def test_interrupt_ends_all_workers(tmp_path):
 
 
 def test_command_line_starts_workers(monkeypatch, command):
+    config = str(Path(__file__).parents[2] / "configs" / "digits.yaml")
     started = []
     monkeypatch.setattr(worker_processes, "run_workers", lambda *arguments: started.append(arguments) or 3)
-    command("train", "--config", "digits.yaml", "--workers", "2", "--resume", "training.epochs=3", code=3)
-    arguments = ["-m", "deepsimplex.cli", "train", "--resume", "--config", "digits.yaml", "training.epochs=3"]
+    command("train", "--config", config, "--workers", "2", "--resume", "training.epochs=3", code=3)
+    arguments = ["-m", "deepsimplex.cli", "train", "--resume", "--config", config, "training.epochs=3"]
     assert started == [(2, arguments)]
 
 

@@ -153,6 +153,12 @@ def test_left_out_latents_agree_with_posterior_of_other_observations():
         np.testing.assert_allclose([float(part[row, 0]) for part in left_out], expected, rtol=1e-9)
 
 
+def test_leaving_out_too_precise_observation_is_bounded():
+    """One row must not outweigh all others in the choice of the factor."""
+    mean, variance = left_out_latents(*(np.array([[number]]) for number in (1.0, 2.0, -0.5, 0.9)))
+    assert (float(mean[0, 0]), float(variance[0, 0])) == (5.0, 8.0)
+
+
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
 def test_left_out_likelihoods_agree_with_fits_without_the_row(link, rings):
     """Sums over all rows without those of one row, in turn."""

@@ -20,11 +20,11 @@ def scores(n, seed=0):
     return np.stack([*spread, *ahead, groups, -np.linspace(0.0, 11.0, n)]).astype("float32")
 
 
-def far_scores(n):
+def far_scores(n, margins=(14.0, 40.0, 80.0)):
     """Rows whose worst class is up to 80 standard deviations behind."""
     rng = np.random.default_rng(1)
     rows = []
-    for margin in (14.0, 40.0, 80.0):
+    for margin in margins:
         rows += [
             -np.linspace(0.0, margin, n),
             -rng.uniform(0.0, margin, n),
@@ -59,7 +59,7 @@ def test_ten_thousand_classes():
 
 @pytest.mark.parametrize("n", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_logarithms_at_any_margin(n):
-    g = far_scores(n)
+    g = far_scores(n, (14.0, 40.0, 80.0) if n <= 100 else (80.0,))
     expected = in_double_precision(g, 2500, log=True)
     np.testing.assert_allclose(ours(g, log=True), expected, rtol=3e-5, atol=1e-5)
     assert np.min(expected) < -3000

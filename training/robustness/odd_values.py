@@ -10,7 +10,7 @@ WORK = {
     *("epochs", "max_iter", "resamples", "n_restarts", "num_points", "repulsion_number", "attraction_number", "k"),
     *("num_samples", "n_components", "hidden", "units", "filters", "blocks", "kernel_size", "image_size", "columns"),
     *("resolution", "num_classes", "n", "latent_dim", "inducing", "prototypes_per_class", "block_bytes", "number"),
-    *("iterations", "rank", "top", "bins", "depth", "cv", "strides", "window", "shape"),
+    *("iterations", "rank", "top", "bins", "depth", "cv", "strides", "window", "shape", "steps"),
 }
 """Arguments that determine the amount of computation: enormous values are valid, and take long."""
 
@@ -124,7 +124,7 @@ def odd(name: str, value: Any, rng: np.random.Generator) -> tuple[str, Any]:
         key = rng.choice(sorted(value))
         text, inside = odd(key, value[key], rng)
         return f"{{..., {key!r}: {text}}}", value | {key: inside}
-    if isinstance(value, np.ndarray | list | tuple) and rng.random() < 0.75:
+    if isinstance(value, np.ndarray | list | tuple) and not hasattr(value, "_fields") and rng.random() < 0.75:
         try:
             array: np.ndarray = np.asarray(value)
         except ValueError:  # ragged

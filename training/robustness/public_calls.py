@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 import yaml
 from sklearn.linear_model import Ridge
 
@@ -27,7 +28,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **{"latent": (*LATENT_PARTS, "latents"), "loc": ("latents",), "memberships": ("membership",)},
     **{"probabilities": ("p",), "distance": ("matrix", "window"), "matrix": ("x",), "targets": ("target",)},
     **{"sets": ("y",), "num_classes": ("y", "y_pred", "class_names", "n"), "overrides": ("override", "file")},
-    **{"X": ("x", "p"), "membership": ("assigned", "y"), "scores": ("labels",), "W": ("c",)},
+    **{"X": ("x", "z", "p"), "membership": ("assigned", "y"), "scores": ("labels",), "W": ("c",)},
     **{"name": ("backbone",), "path": ("config",), "omega": ("feature_names", "top", "shape")},
     "identifier": ("distance", "name", "window", "matrix", "loss", "beta", "target", "overlap"),
 }
@@ -109,6 +110,12 @@ VALUES: dict[str, Any] = {
         "Precomputed.Y": X,
     },
     **{"estimators.noise": "auto", "calibrate.method": "platt"},
+    **{"AfterTraining.classifier": estimators.GLVQ(max_iter=2).fit(X, Y), "estimators.features": None},
+    "integrated_gradients.function": lambda x: tf.reduce_sum(x**3, axis=1),
+    **{"integrated_gradients.x": X32, "ClosedFormHead.features": X},
+    **{"UnknownScore.log_p": np.log(P), "UnknownScore.variance": WEIGHT, "UnknownScore.numbers": None},
+    **{"saliency.labels": Y, "saliency.steps": 2, "estimate_priors.trained": [0.2, 0.3, 0.5]},
+    "LeftOutSoftmax.left_out": ds.readout.LeftOutLatents(SCORES[Y], np.ones((30, 1)), np.eye(3)[Y], np.arange(30), []),
     **{"losses.tau": 1.0, "GPLVQ.lengthscale": "median", "estimators.num_classes": None, "calibration.k": 3},
 }
 """Valid values by the name of the parameter, or by FUNCTION.name, CLASS.name or ROOM.name, which come first."""
@@ -126,7 +133,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "net_benefit": [{"threshold": 0.3, "positive": 1}],
     "saliency": [{"images": IMAGES[:3], "maps": IMAGES[:3], "titles": ["a", "b", "c"]}],
     "drift": [{"monitor": WATCHED}],
-    "RiskControl": [{"bound": 0.2}],
+    "RiskControl": [{"bound": 0.8}, {"bound": 0.2, "risk": "rejection_rate"}],
     "PriorShift": [{"trained": [0.2, 0.3, 0.5]}],
     "ExpectedCost": [{"costs": 1.0 - np.eye(3)}],
     "mean_cost": [{"decisions": Y, "costs": 1.0 - np.eye(3)}],
@@ -176,13 +183,21 @@ SLOW = {"plots", "backbones", "heads"}
 SLOW |= {"report", "compare_reports", "argmax_error", "class_intervals", "LatentScaling", "SimplexGaussianProcess"}
 SLOW |= {"CategoricalGaussianProcess", "SimplexNetworkClassifier", "nystroem_kernel_ridge"}
 GIVES_NAN = {"metrics", "reliability_curve", "reliability_band", "report", "compare_reports", "coverage_by_class"}
-GIVES_NAN |= {"coverage_by_size", "standardized_partition", "compare_partitions", "least_squares_gaussian_process"}
+GIVES_NAN |= {
+    "coverage_by_size",
+    "standardized_partition",
+    "predict_or_unknown",
+    "compare_partitions",
+    "least_squares_gaussian_process",
+}
 BASES = {"Distance", "Embedding", "Head", "Head.explain", "Readout", "ClassifierLoss", "LatentLoss"}
-"""Not called: classes to derive from, one that needs a network, and a method that only raises."""
+BASES |= {"pretrained", "AfterTraining.fit", "LatentRegressionClassifier.saliency"}
+"""Not called: classes to derive from, those that need a network or KerasHub, and methods that only raise."""
 METHODS = (
     *("fit", "fit_transform", "transform", "predict", "predict_proba", "predict_latent", "decision_function"),
     *("explain", "class_intervals", "calibrate", "conformalize", "predict_set", "fit_density", "familiarity"),
     *("variance_factor", "pairwise", "update_state", "intervals", "scores", "noise", "latent_dim", "adapt"),
+    *("fit_unknown", "unknown_score", "predict_or_unknown", "estimate_priors", "saliency"),
 )
 
 
@@ -212,6 +227,8 @@ def used(made: Any, room: str) -> Any:
     if room == "backbones":
         return made(IMAGES[:2, ..., np.newaxis])
     if room == "heads":
+        if isinstance(made, ds.heads.ClosedFormHead):
+            made.solve(X32, Y)
         return made(X32)
     if isinstance(made, losses.GLVQ):
         return made(Y, X32[:, :3])
@@ -219,7 +236,7 @@ def used(made: Any, room: str) -> Any:
         outputs = {key: value.astype("float32") for key, value in LATENT.items()}
         return made(outputs, outputs)
     for method in ("fit", "pairwise", "predict", "update_state"):
-        if hasattr(made, method):
+        if hasattr(made, method) and f"{type(made).__name__}.{method}" not in BASES:
             return getattr(made, method)(**next(arguments(getattr(made, method), room, method, type(made).__name__)))
     return made.get_config() if hasattr(made, "get_config") else made
 
@@ -234,7 +251,7 @@ def class_calls(kind: type, room: str) -> Iterator[Call]:
     used(instance, room)
     for method in METHODS:
         defined = getattr(instance, method, None)
-        if callable(defined) and getattr(defined, "__qualname__", "") not in BASES:
+        if callable(defined) and not {getattr(defined, "__qualname__", ""), f"{name}.{method}"} & BASES:
             bound = getattr(kind(**made) if method in ("fit", "fit_transform", "adapt") else instance, method)
             for chosen in arguments(bound, room, method, name):
                 yield Call(f"{name}.{method}", bound, chosen)
@@ -293,7 +310,7 @@ def _classifier() -> list[Call]:
     fitted, batch = model(), {"batch_size": 16}
     constructed = {
         **{"target": "vertices", "num_classes": 3, "covariance": None, "head": "gaussian", "readout": None},
-        **{"class_names": CLASSES, "seed": 0},
+        **{"class_names": CLASSES, "feature_names": ["a", "b", "c", "d"], "seed": 0},
     }
     calls = [
         Call(method, getattr(fitted, method), {"x": X32} | batch) for method in ("predict_proba", "predict_latent")

@@ -2,8 +2,10 @@
 
 import pytest
 
-from training.robustness.fuzz import OUTCOMES, fuzz
+from training.robustness.fuzz import OUTCOMES, fuzz, outcome
 from training.robustness.public_calls import ROOMS
+
+LONG = {"estimators", "classifier", "distances"}
 
 
 @pytest.mark.parametrize(
@@ -15,3 +17,10 @@ def test_odd_arguments_raise(room, member):
     counts = fuzz(room, calls, 30, seed=0, advance=lambda number: None, report=set())
     assert counts[OUTCOMES[1]] > 10
     assert counts[OUTCOMES[2]] + counts[OUTCOMES[3]] == 0
+
+
+@pytest.mark.parametrize("room", [pytest.param(room, marks=[pytest.mark.slow] * (room in LONG)) for room in ROOMS])
+@pytest.mark.filterwarnings("ignore")
+def test_valid_arguments_give_results(room):
+    outcomes = {call.name: outcome(call, call.valid(), []) for call in ROOMS[room]()}
+    assert {name: text for name, (result, text) in outcomes.items() if result != OUTCOMES[0]} == {}

@@ -118,7 +118,7 @@ def test_paper_value_without_standard_deviation_uses_ours():
 
 
 def test_every_table_has_a_placeholder_in_docs():
-    page = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
     places = re.findall(r"^## (.*)\n\n<!-- results (\w+) -->$", page, re.MULTILINE)
     assert places == [(table.title, name) for name, table in TABLES.items()]
 
@@ -284,7 +284,7 @@ def test_figures_are_drawn(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(gpd.TEST, "eeg", 100)
     monkeypatch.setitem(gpd.SPARSE, "inducing", 10)
     monkeypatch.setattr(figures, "RELIABLE", ("eeg",))
-    results = Path(__file__).parents[1] / "training" / "results"
+    results = Path(__file__).parents[2] / "training" / "results"
     for table in dict.fromkeys(table for table, _ in figures.FIGURES.values()):
         figures.draw(table, results, tmp_path / "drawn", DataFolder(tmp_path))
     assert {path.stem for path in (tmp_path / "drawn").iterdir()} == set(figures.FIGURES)

@@ -34,6 +34,8 @@ def cluster():
     ray.init(address=nodes.address, logging_level="error", log_to_driver=False)
     yield nodes
     ray.shutdown()
+    for node in nodes.list_all_nodes():  # nodes that may end gracefully take ten seconds
+        nodes.remove_node(node, allow_graceful=False)
     nodes.shutdown()
 
 

@@ -36,10 +36,13 @@ def assert_served(classifier, X, folder, atol=1e-9):
     assert served.class_names[0] == "class 0"
     latent = ["latent_mean", "latent_scale"] if hasattr(classifier, "predict_latent") else []
     for outputs in (dict(zip(names, session.run(None, {"features": X}), strict=True)), served.predict(X)):
-        assert sorted(outputs) == ["class_id", "class_probabilities", *latent]
+        unknown = ["unknown"] if hasattr(classifier, "known_quantiles_") else []
+        assert sorted(outputs) == ["class_id", "class_probabilities", *latent, *unknown]
         p = classifier.predict_proba(X)
         np.testing.assert_allclose(outputs["class_probabilities"], p, atol=atol)
         np.testing.assert_array_equal(outputs["class_id"], p.argmax(axis=1))
+        if unknown:
+            np.testing.assert_allclose(outputs["unknown"], classifier.unknown_score(X), atol=1e-6)
         if latent:
             np.testing.assert_allclose(outputs["latent_mean"], classifier.predict_latent(X).loc, atol=atol)
             np.testing.assert_allclose(outputs["latent_scale"], classifier.predict_latent(X).scale, atol=atol)
@@ -49,13 +52,17 @@ def assert_served(classifier, X, folder, atol=1e-9):
 def test_classifiers_are_served(name, tmp_path):
     X, y = wine()
     atol = 1e-5 if name == "network" else 1e-9  # layers are float32
-    assert_served(CLASSIFIERS[name].fit(X[::2], y[::2]), X[1::2], tmp_path, atol)
+    classifier = CLASSIFIERS[name].fit(X[::2], y[::2])
+    if name != "network":
+        classifier.fit_unknown(X[1::2])
+    assert_served(classifier, X[1::2], tmp_path, atol)
 
 
 @pytest.mark.parametrize("classifier", [ds.GLVQ(classes=[0, 1, 2]), ds.GPLVQ(classes=[0, 1, 2], max_iter=1)])
 def test_single_class_is_served(classifier, tmp_path):
     X, y = wine()
-    assert_served(classifier.fit(X[y == 0], y[y == 0]), X[:5], tmp_path)
+    assert_served(classifier.fit(X[y == 0], y[y == 0]).fit_unknown(X[:5]), X[:5], tmp_path)
+    assert (classifier.unknown_score(X) == 0).all()  # there is no other class to be near to
 
 
 @pytest.mark.parametrize("method", ["temperature", "isotonic"])

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import deepsimplex as ds
 from training import gallery
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str):
@@ -32,7 +32,7 @@ def test_every_entry_belongs_to_a_figure():
 
 
 @pytest.mark.slow
-@pytest.mark.pages
+@pytest.mark.examples
 def test_all_entries_become_pictures(tmp_path):
     done = run("--output", str(tmp_path / "pictures"))
     assert done.exit_code == 0, done.output
