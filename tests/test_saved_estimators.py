@@ -160,6 +160,8 @@ def test_loaded_classifiers_can_be_cloned_and_fitted(name, classifiers, place):
         assert loaded.regressor_.objective_ == classifier.regressor_.objective_
         assert loaded.target_.get_config() == classifier.target_.get_config()
         np.testing.assert_array_equal(loaded.target_.scores_, classifier.target_.scores_)
+    if isinstance(classifier, ds.CategoricalGaussianProcess):
+        assert loaded.regressor_.std_factor_ == classifier.regressor_.std_factor_ < 1.0
     data = (X[few], y[few]) if len(set(y[few])) == len(classifier.classes_) else (X, classifier.classes_[y])
     again = [clone(one).fit(*data).predict_proba(X_TEST) for one in (classifier, loaded)]
     np.testing.assert_array_equal(*again)

@@ -636,10 +636,12 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. The latents of ``predict_latent`` are not
     observed and have no observation noise. Every process has its own variance: with link="ilr" and more than two
     classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature. Rows are read as
-    ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to four times at the end.
+    ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to five times at the end.
 
-    Probabilities are expectations over the latents, whose variances stay large where few rows of classes that hardly
-    overlap are known: they are then too cautious, which ``calibrate`` corrects on held-out rows.
+    Probabilities are expectations over the latents, and too cautious at the variances of the bound. The standard
+    deviations are multiplied by ``regressor_.std_factor_``, 0.1 to 1, which is chosen from the training rows, each left
+    out of the posterior approximately: see ``deepsimplex.gp.CategoricalProcess``. ``predict_latent`` includes it. There
+    is no ``loo_proba_``: hyperparameters and inducing points have seen the rows.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class Posterior(tf.Module):
         self.support, self.weights, self.factors = (
             tf.Variable(value, trainable=False, dtype=tf.float64) for value in (support, weights, factors)
         )
-        self._features, self._latents = features, latents
+        self._features, self.latents = features, latents
 
     @property
     def num_features(self) -> int:
@@ -85,8 +85,8 @@ class Posterior(tf.Module):
             mean = tf.matmul(k, self.weights, transpose_a=True)
         else:
             mean = tf.einsum("lmn,ml->nl", k, self.weights)
-        width = self._latents.width[:1]
-        return {"loc": self._latents.center + width * mean, "scale": width * tf.sqrt(variance)}
+        width = self.latents.width[:1]
+        return {"loc": self.latents.center + width * mean, "scale": width * tf.sqrt(variance)}
 
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features X [N, d], computed in blocks that bound the memory."""
@@ -112,7 +112,7 @@ class Posterior(tf.Module):
             **{f"kernel_{key}": np.asarray(value) for key, value in kernel.items()},
             **{name: getattr(self, name).numpy() for name in ("support", "weights", "factors")},
             **{f"features_{key}": value for key, value in self._features._asdict().items()},
-            **{f"latents_{key}": value for key, value in self._latents._asdict().items()},
+            **{f"latents_{key}": value for key, value in self.latents._asdict().items()},
             **({} if self.scores is None else {"scores": self.scores}),
         }
 
@@ -141,7 +141,7 @@ class Posterior(tf.Module):
     def __getstate__(self) -> dict[str, Any]:
         """Return arrays and the kernel's name: TensorFlow's variables cannot be pickled everywhere."""
         variables = {name: getattr(self, name).numpy() for name in ("support", "weights", "factors")}
-        others = {"features": self._features, "latents": self._latents, "scores": self.scores}
+        others = {"features": self._features, "latents": self.latents, "scores": self.scores}
         return {"kernel": kernel_state(self.kernel), **variables, **others}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -5,13 +5,23 @@ import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
 from scipy.special import softmax as softmax_array
+from sklearn.datasets import load_wine
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, labeled_rows, projected
+from deepsimplex.gp.categorical import (
+    CategoricalBound,
+    Whitened,
+    derivatives_by_means,
+    labeled_rows,
+    left_out_latents,
+    left_out_likelihoods,
+    projected,
+)
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.scaling import Scaling
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import softmax
 from deepsimplex.samples import ArraySamples
 from tests.reference.gaussian_process import rbf, variational_two_classes
@@ -26,10 +36,10 @@ def rings():
     return X, np.digitize(np.hypot(*X.T), [0.9, 1.6])
 
 
-def bound_of(X, memberships, link, separate=False):
+def bound_of(X, labels, link, separate=False, sample_weight=None):
     """Nothing but q(u) is learned."""
     settings = {"inducing": 12, "learn_inducing": False, "separate_inducing": separate, "scale_features": False}
-    return CategoricalBound(CategoricalProcess(link, **settings), labeled_rows(X, memberships))
+    return CategoricalBound(CategoricalProcess(link, **settings), labeled_rows(X, labels, sample_weight))
 
 
 def natural_steps(bound, count, size):
@@ -125,6 +135,77 @@ def test_converged_sums_agree_with_derivatives_of_the_likelihood(link, separate,
         np.testing.assert_allclose(Az[dim], expected, atol=0.1 * np.abs(expected).max())
 
 
+def test_left_out_latents_agree_with_posterior_of_other_observations():
+    """Observations of precisions at rows of A, each left out in turn: the weighted regression on all others."""
+    rng = np.random.default_rng(2)
+    A, precisions, z = rng.normal(size=(3, 7)), rng.uniform(0.1, 2.0, 7), rng.normal(size=7)
+
+    def marginals(rows):
+        B = np.eye(3) + (A[:, rows] * precisions[rows]) @ A[:, rows].T
+        weights = np.linalg.solve(B, A[:, rows] @ (precisions * z)[rows])
+        return A.T @ weights, np.einsum("mn,mn->n", A, np.linalg.solve(B, A))
+
+    mean, variance = marginals(np.arange(7))
+    parts = mean, variance, precisions * (z - mean), precisions
+    left_out = left_out_latents(*(part[:, np.newaxis] for part in parts))
+    for row in range(7):
+        expected = [part[row] for part in marginals(np.delete(np.arange(7), row))]
+        np.testing.assert_allclose([float(part[row, 0]) for part in left_out], expected, rtol=1e-9)
+
+
+def test_leaving_out_too_precise_observation_is_bounded():
+    """One row must not outweigh all others in the choice of the factor."""
+    mean, variance = left_out_latents(*(np.array([[number]]) for number in (1.0, 2.0, -0.5, 0.9)))
+    assert (float(mean[0, 0]), float(variance[0, 0])) == (5.0, 8.0)
+
+
+@pytest.mark.parametrize("link", ["ilr", "softmax"])
+def test_left_out_likelihoods_agree_with_fits_without_the_row(link, rings):
+    """Sums over all rows without those of one row, in turn."""
+    X, y = (part[:20] for part in rings)
+    labels = 0.8 * np.eye(n)[y] + 0.2 / n
+    memberships, bound = 1.5 * labels, bound_of(X, labels, link, sample_weight=np.full(20, 1.5))
+    sums, _ = bound.converge(bound.start, bound.prior_sums(), 40)
+    seed = tf.constant([0, 0], tf.int64)
+    values = bound.start, bound.constants, Whitened.from_sums(*sums), seed
+    likelihoods = left_out_likelihoods(bound.kernel, *values, X, memberships)
+    posterior, rng = bound.posterior(bound.start, sums), np.random.default_rng(0)
+    latent, scores = posterior.predict(X), posterior.scores
+    A, unexplained = (part[0].numpy() for part in projected(posterior.kernel, bound.constants["points"], X))
+    draws, expected = rng.normal(size=(4000, latent.latent_dim)), np.zeros(2)
+    for row, (a, loc, scale) in enumerate(zip(A.T, latent.loc, latent.scale, strict=True)):
+        p = softmax_array((loc + scale * draws) @ scores.T, axis=1)
+        first = (memberships[row] - 1.5 * p).mean(axis=0) @ scores
+        curvature = 1.5 * (p @ scores**2 - (p @ scores) ** 2).mean(axis=0)
+        B = sums[0].numpy() + np.eye(len(a)) - curvature[:, None, None] * np.outer(a, a)
+        Az = sums[1].numpy() - np.outer(first + curvature * loc, a)
+        mean = np.linalg.solve(B, Az[..., None])[..., 0] @ a
+        std = np.sqrt(np.linalg.solve(B, np.broadcast_to(a[:, None], (*Az.shape, 1)))[..., 0] @ a + unexplained[row])
+        for place, factor in enumerate([0.1, 1.0]):
+            p = softmax_array((mean + factor * std * draws) @ scores.T, axis=1).mean(axis=0)
+            expected[place] += memberships[row] @ np.log(p)
+    np.testing.assert_allclose(likelihoods.numpy()[[0, -1]], expected, rtol=0.05)
+
+
+@pytest.mark.parametrize("settings", [{}, {"epochs": 0}, {"link": "softmax", "epochs": 0}])
+def test_left_out_rows_correct_cautious_variances(settings):
+    """Three cultivars that hardly overlap: the bound's variances make probabilities too cautious."""
+    X, y = load_wine(return_X_y=True)
+    process = CategoricalProcess(**settings).fit(X[::2], y[::2])
+    latent, scores, y = process.predict(X[1::2]), process.posterior_.scores, y[1::2]
+    bound = LatentGaussian(latent.loc, latent.scale / process.std_factor_)
+    nll, cautious_nll = (-np.log(softmax(each, scores)[np.arange(len(y)), y]).mean() for each in (latent, bound))
+    assert 0.1 <= process.std_factor_ < 0.7
+    assert nll < 0.8 * cautious_nll
+
+
+def test_overlapping_classes_keep_variances():
+    """Rows of two labels at random: variances matter little, and left-out rows choose between all factors."""
+    rng = np.random.default_rng(0)
+    process = CategoricalProcess(inducing=10).fit(rng.normal(size=(40, 2)), rng.integers(0, 2, 40))
+    assert process.std_factor_ > 0.4
+
+
 def test_minibatches_keep_the_prior_far_from_samples(rings):
     X, y = rings
     bound = bound_of(X, np.eye(n)[y], "ilr")
@@ -165,7 +246,7 @@ def test_two_classes_reach_bound_and_posterior_of_quadrature(epochs):
     assert process.objective_ == pytest.approx(objective, rel=0.01)
     latent = process.predict(X)
     np.testing.assert_allclose(latent.loc[:, 0], mean, atol=0.2 * std.min())
-    np.testing.assert_allclose(latent.scale[:, 0], std, rtol=0.03)
+    np.testing.assert_allclose(latent.scale[:, 0], process.std_factor_ * std, rtol=0.03)
 
 
 def test_final_passes_remove_noise_of_minibatches():
@@ -173,7 +254,7 @@ def test_final_passes_remove_noise_of_minibatches():
     order = np.random.default_rng(1).permutation(len(X))
     processes = [CategoricalProcess(epochs=5, **settings).fit(X[rows], y[rows]) for rows in (np.arange(len(X)), order)]
     first, second = (process.predict(X) for process in processes)
-    assert np.abs((first.loc - second.loc) / first.scale).max() < 0.1
+    assert np.abs((first.loc - second.loc) / first.scale).max() < 0.1 / processes[0].std_factor_
     assert processes[0].objective_ == pytest.approx(processes[1].objective_, rel=0.01)
 
 
