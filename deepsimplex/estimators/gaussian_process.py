@@ -616,6 +616,9 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         Whether the inducing points are optimized (default True), and whether every latent process has its own (False).
     epochs, batch_size, learning_rate
         See ``deepsimplex.gp.CategoricalProcess``. Default None, by the number of rows.
+    scale_variances : bool
+        Whether the latents' variances are scaled by the likelihood of left-out rows. Default True; False is the papers'
+        posterior, whose probabilities are too cautious.
     classes : array_like, shape [n], optional
         All classes, if y may lack some, in any order, which is that of the columns of soft labels. Default None:
         those of y.
@@ -659,6 +662,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     learn_inducing: bool = True
     epochs: int | None = None  # type: ignore[assignment]
     learning_rate: float | None = None  # type: ignore[assignment]
+    scale_variances: bool = True
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import

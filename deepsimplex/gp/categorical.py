@@ -81,6 +81,8 @@ class CategoricalProcess:
     learning_rate, natural_step : float, optional
         See ``StochasticGaussianProcess``. Default None: 0.03 and 0.1, and without ``batch_size`` in proportion to the
         share of the samples that is in a batch where that is above a tenth, up to 0.1 and 1/3 for a third or more.
+    scale_variances : bool
+        Whether the last pass is made. Default True; False is the papers' posterior.
 
     Attributes
     ----------
@@ -89,7 +91,8 @@ class CategoricalProcess:
     objective_ : float
         Negative bound over all samples, at the end.
     std_factor_ : float
-        What the standard deviations of the variational posterior were multiplied by in ``posterior_``. Those that
+        What the standard deviations of the variational posterior were multiplied by in ``posterior_``; 1 without
+        ``scale_variances``. Those that
         ``callback`` sees before the last epoch are not.
     n_iter_ : int
         Epochs.
@@ -128,11 +131,12 @@ class CategoricalProcess:
     learning_rate: float | None = None
     natural_step: float | None = None
     scale_features: bool = True
+    scale_variances: bool = True
     random_state: int = 0
 
     def __post_init__(self) -> None:
         check_choice(self.link, "link", get_args(Link))
-        for name in ("mixing", "ard", "scale_features", "learn_inducing", "separate_inducing"):
+        for name in ("mixing", "ard", "scale_features", "scale_variances", "learn_inducing", "separate_inducing"):
             check_flag(getattr(self, name), name)
         self._minibatches(1, 1)  # raises for numbers out of range
 
@@ -184,7 +188,7 @@ class CategoricalProcess:
             if not is_last:
                 report(epoch, mean, values, sums)
         sums, self.objective_ = bound.converge(values, sums, _PASSES if epoch else _PASSES_ALONE)
-        state = values, sums, bound.std_factor(values, sums)
+        state = values, sums, bound.std_factor(values, sums) if self.scale_variances else 1.0
         if epoch:
             report(epoch, self.objective_, *state)
         self.n_iter_, self.posterior_ = epoch, bound.posterior(*state)

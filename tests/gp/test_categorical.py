@@ -21,7 +21,6 @@ from deepsimplex.gp.categorical import (
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.scaling import Scaling
-from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import softmax
 from deepsimplex.samples import ArraySamples
 from tests.reference.gaussian_process import rbf, variational_two_classes
@@ -191,9 +190,12 @@ def test_left_out_likelihoods_agree_with_fits_without_the_row(link, rings):
 def test_left_out_rows_correct_cautious_variances(settings):
     """Three cultivars that hardly overlap: the bound's variances make probabilities too cautious."""
     X, y = load_wine(return_X_y=True)
-    process = CategoricalProcess(**settings).fit(X[::2], y[::2])
-    latent, scores, y = process.predict(X[1::2]), process.posterior_.scores, y[1::2]
-    bound = LatentGaussian(latent.loc, latent.scale / process.std_factor_)
+    process, plain = (
+        CategoricalProcess(**settings, scale_variances=scaled).fit(X[::2], y[::2]) for scaled in (True, False)
+    )
+    latent, bound, scores, y = process.predict(X[1::2]), plain.predict(X[1::2]), process.posterior_.scores, y[1::2]
+    np.testing.assert_allclose(latent.loc, bound.loc, rtol=1e-8)
+    np.testing.assert_allclose(latent.scale, process.std_factor_ * bound.scale, rtol=1e-8)
     nll, cautious_nll = (-np.log(softmax(each, scores)[np.arange(len(y)), y]).mean() for each in (latent, bound))
     assert 0.1 <= process.std_factor_ < 0.7
     assert nll < 0.8 * cautious_nll

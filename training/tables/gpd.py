@@ -24,7 +24,7 @@ def _collapsed(target: ds.targets.Target | str, seed: int, **settings: Any) -> d
 
 METHODS: dict[str, Callable[[int], Any]] = {
     "GPD": lambda seed: _collapsed("dirichlet", seed, smoothing="train"),
-    "GPC": lambda seed: ds.CategoricalGaussianProcess("softmax", random_state=seed, **SPARSE),
+    "GPC": lambda seed: ds.CategoricalGaussianProcess("softmax", random_state=seed, scale_variances=False, **SPARSE),
     "GPR": lambda seed: ds.estimators.least_squares_gaussian_process(
         inference="collapsed", random_state=seed, **SPARSE
     ),

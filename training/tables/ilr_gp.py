@@ -6,6 +6,7 @@ code has it. The paper's figures look like the latter: its DRIVE row has accurac
 any deviation, which is half the width of the last bin.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -84,12 +85,14 @@ SEPARATE = ", separate inducing points"
 LEARNED = ", ARD, learned inducing points"
 """Suffix of methods that are fitted once more, with the chosen smoothing."""
 
+_categorical = functools.partial(ds.CategoricalGaussianProcess, mixing=True, scale_variances=False)
+
 METHODS: dict[str, Callable[[DataSet, int], Any]] = {
     "Exact-ILR": _latent("ilr"),
     "Collapsed-ILR": _latent("ilr"),
     "GPD": _latent("dirichlet"),
-    "Uncollapsed-ILR": lambda data, seed: ds.CategoricalGaussianProcess("ilr", mixing=True, **_sparse(data, seed)),
-    "SVGPC": lambda data, seed: ds.CategoricalGaussianProcess("softmax", mixing=True, **_sparse(data, seed)),
+    "Uncollapsed-ILR": lambda data, seed: _categorical("ilr", **_sparse(data, seed)),
+    "SVGPC": lambda data, seed: _categorical("softmax", **_sparse(data, seed)),
     "LSM": lambda data, seed: _augmented(data, seed, bijective=False),
     "BSM": lambda data, seed: _augmented(data, seed, bijective=True),
     "Collapsed-ILR" + SEPARATE: _separate(ds.targets.ILR(0.999999), noise="learned", readout="softmax"),

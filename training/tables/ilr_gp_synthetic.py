@@ -45,14 +45,17 @@ def measure_overlap(name: str, method: str, repetition: int, data: DataFolder) -
     return _fitted(classifier, 3, float(name.removeprefix("standard deviation ")), repetition)
 
 
+CATEGORICAL: dict[str, Any] = {"inducing": 50, "epochs": 100, "batch_size": 50, "scale_variances": False}
+
+
 def measure_growth(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Figure 6: a number of classes whose neighbors overlap; smoothing by the NLL of the training rows."""
     classes = int(name.removesuffix(" classes"))
     classifier: Any = {
         "Exact-ILR": ds.SimplexGaussianProcess("ilr", smoothing="train"),
         "GPD": ds.SimplexGaussianProcess("dirichlet", smoothing="train"),
-        "Uncollapsed-ILR": ds.CategoricalGaussianProcess("ilr", inducing=50, epochs=100, batch_size=50),
-        "SVGPC": ds.CategoricalGaussianProcess("softmax", inducing=50, epochs=100, batch_size=50),
+        "Uncollapsed-ILR": ds.CategoricalGaussianProcess("ilr", **CATEGORICAL),
+        "SVGPC": ds.CategoricalGaussianProcess("softmax", **CATEGORICAL),
     }[method]
     return _fitted(classifier, classes, 1.5 / classes, repetition)
 
