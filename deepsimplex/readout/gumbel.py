@@ -13,17 +13,16 @@ Where all classes of a row share a standard deviation s, C(u - m_k; s) is one fu
 and is interpolated from a table for each row, which is faster. The table holds log(-log C), which
 is nearly linear at both ends (for s = 0 it is -x itself), and polynomials of degree five through the value and two
 derivatives at every node: errors of 1e-9 in float64 at any scale, relative to C and to its hazard rate C' / C. The
-gradient needs two derivatives more, which such polynomials approximate poorly: it is computed from the sums for every
-pair of a class and a node, in batches of rows.
+gradient needs C'' / C besides, which comes from the same polynomials.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.batching import batch_rows, row_slices
 from deepsimplex._utils.portable_operations import expm1, log1p, smallest_normal
 from deepsimplex.readout.exact_quadrature import winning_masses
 from deepsimplex.readout.normal import log_density, ndtr
@@ -132,39 +131,34 @@ def _shared_winning_masses(m: Any, s: Any, u: Any, weights: Any) -> tuple[Any, A
     Returns
     -------
     tensor, shape [N, n]
-        The gradient is that of the sums without a table.
+
+    Notes
+    -----
+    With h_k = C'_k / C_k, r_k = C''_k / C_k and W the weights times the product of all C_k, a mass is sum_q W h_y. Its
+    derivative by m_k is -sum_q W h_y h_k for k != y, and masses do not change when all means move together; by the heat
+    equation and integration by parts that by s is s sum_q W (h_y sum_k r_k - r_y sum_k h_k).
     """
     # Not recorded by an outer gradient tape, which would keep every tensor of the table in eager mode.
     means, scale = tf.stop_gradient(m), tf.stop_gradient(s)
     x = u[:, tf.newaxis, :] - means[:, :, tf.newaxis]
-    log_cdf, hazard = _log_cdf_and_hazard(x, scale, u[:, :1])
+    log_cdf, hazard, second_order = _log_cdf_and_hazard(x, scale, u[:, :1])
     weighted = weights * tf.exp(tf.reduce_sum(log_cdf, axis=1))
 
     def gradient(upstream: Any) -> tuple[Any, Any, None, None]:
-        parts = (m, s, u, weights, upstream)
-        if m.shape[0] is None:  # XLA, which layers are compiled by, has no loops of unknown length
-            return *_slopes(*parts), None, None
-        row_size = m.shape[1] * u.shape[1] * num_terms(m.dtype)
-        batches = row_slices(m.shape[0], batch_rows(row_size))
-        gradients = zip(*(_slopes(*(part[rows] for part in parts)) for rows in batches), strict=True)
-        by_m, by_s = (tf.concat(batch_gradients, axis=0) for batch_gradients in gradients)
-        return by_m, by_s, None, None
+        ratio, g = second_order(), upstream[:, :, tf.newaxis]
+        all_hazards, all_ratios = tf.reduce_sum(hazard, axis=1), tf.reduce_sum(ratio, axis=1)
+        by_hazard, by_ratio = tf.reduce_sum(g * hazard, axis=1), tf.reduce_sum(g * ratio, axis=1)
+        terms = hazard * (
+            weighted[:, tf.newaxis, :] * (g * all_hazards[:, tf.newaxis, :] - by_hazard[:, tf.newaxis, :])
+        )
+        by_s = tf.reduce_sum(weighted * (by_hazard * all_ratios - by_ratio * all_hazards), axis=1, keepdims=True)
+        return tf.reduce_sum(terms, axis=-1), scale * by_s, None, None
 
     return tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1), gradient
 
 
-def _slopes(m: Any, s: Any, u: Any, weights: Any, upstream: Any) -> tuple[Any, Any]:
-    """Derivatives by m and s of the masses, without a table."""
-    with tf.GradientTape() as tape:
-        tape.watch([m, s])
-        values = convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], s[:, :, tf.newaxis])
-        masses = winning_masses(*values, weights[:, tf.newaxis, :])
-    by_m, by_s = tape.gradient(masses, [m, s], upstream)
-    return by_m, by_s
-
-
-def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any]:
-    """log C and C' / C at x [N, n, Q], none below ``low`` [N, 1], for standard deviations s [N, 1]."""
+def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any, Callable[[], Any]]:
+    """log C, C' / C and a function for C'' / C, at x [N, n, Q], none below ``low`` [N, 1], for deviations s [N, 1]."""
     farthest = tf.reduce_max(x, axis=[1, 2])[:, tf.newaxis]
     high = tf.minimum(farthest, _TABLE_TOP * s - math.log(smallest_normal(x.dtype)))
     last = _TABLE_NODES[x.dtype.name] - 1
@@ -182,8 +176,16 @@ def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any]:
     for power in (4, 3, 2, 1):
         value, slope = value * t + c[power], slope * t + power * c[power]
     log_cdf = -tf.exp(value * t + c[0])
-    # The chain rule back from the position to x.
-    return log_cdf, log_cdf * slope / (root * (_TABLE_WIDTH * step[:, :, tf.newaxis]))
+    rate = 1.0 / (root * (_TABLE_WIDTH * step[:, :, tf.newaxis]))  # the chain rule back from the position to x
+    first = slope * rate
+    hazard = log_cdf * first
+
+    def second_order() -> Any:
+        bend = 2.0 * c[2] + t * (6.0 * c[3] + t * (12.0 * c[4] + t * 20.0 * c[5]))
+        second = bend * tf.square(rate) - first * y / (tf.square(root) * _TABLE_WIDTH)
+        return hazard * (first + hazard) + log_cdf * second
+
+    return log_cdf, hazard, second_order
 
 
 def _coefficients(s: Any, low: Any, step: Any, last: int) -> Any:

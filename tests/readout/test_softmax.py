@@ -12,7 +12,6 @@ from scipy.special import softmax as softmax_of
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import gumbel, method_for, softmax
-from deepsimplex.readout.gumbel import convolution, num_terms
 from deepsimplex.readout.sobol import gaussian
 from tests.readout.test_argmax import latents
 from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
@@ -257,31 +256,6 @@ def test_interpolation_table_agrees_with_sums(deviation, dtype):
     np.testing.assert_allclose(p[likely], expected[likely], rtol=1e3 * error)
     for gradient, wanted in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=20 * error)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_table_gradient_is_the_same_in_row_batches(dtype, monkeypatch):
-    rng = np.random.default_rng(5)
-    mean, deviation = tf.constant(rng.normal(size=(7, 5)), dtype), tf.constant(rng.uniform(0.1, 3.0, (7, 1)), dtype)
-    upstream, rows = tf.constant(rng.normal(size=(7, 5)), dtype), []
-
-    def recorded(x, s):
-        rows.append(x.shape[0])
-        return convolution(x, s)
-
-    def gradient():
-        with tf.GradientTape() as tape:
-            tape.watch([mean, deviation])
-            p = gumbel.probabilities(mean, deviation, 32)
-        return tape.gradient(p, [mean, deviation], upstream)
-
-    monkeypatch.setattr("deepsimplex.readout.gumbel.convolution", recorded)
-    whole = gradient()
-    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
-    pieces = gradient()
-    assert rows == [7, 3, 3, 1]
-    for batched, expected in zip(pieces, whole, strict=True):
-        np.testing.assert_allclose(batched, expected, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6)
 
 
 @pytest.mark.slow
