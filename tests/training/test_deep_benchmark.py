@@ -105,3 +105,23 @@ def test_benchmark_uses_selected_settings():
     densities = [row["value"] for row in rows if row["method"] == "deepsimplex" and row["setting"] == "density"]
     assert densities == [*selection.DENSITIES]
     assert f"nearest neighbors, {ds.calibration.NeighborDistance().k}" in densities
+
+
+def test_shares_of_people_are_read_and_compared(tmp_path):
+    rng = np.random.default_rng(0)
+    y, counts = np.arange(80) % 10, rng.integers(1, 9, (80, 10))
+    pixels = rng.integers(0, 256, (80, 4, 4, 3)).astype("uint8")
+    (tmp_path / "images").mkdir()
+    np.savez(
+        tmp_path / "images" / "cifar10.npz",
+        x_train=pixels,
+        y_train=y,
+        x_test=pixels,
+        y_test=y,
+        human_counts_test=counts,
+    )
+    data = images.load("cifar10", images.Size(50, 1), tmp_path, False)._replace(others={})
+    assert (len(data.x), len(data.x_test), data.x.max() <= 1) == (50, 80, True)
+    p = rng.dirichlet(np.ones(10), 80).astype("float32")
+    expected = -np.mean(np.sum(counts / counts.sum(axis=1, keepdims=True) * np.log(p), axis=1))
+    assert measures.measures({"test": p}, data)["cross-entropy to people"] == pytest.approx(expected, rel=1e-5)

@@ -7,9 +7,10 @@ trains every method that has no run in the folder yet, and prints the table: acc
 test images, clean and under ten corruptions at three severities; how well the largest probability, and the density of
 the features, detect MNIST, KMNIST and noise; sets. With --near the unknown images are of two classes that were held
 out, and nothing is corrupted or drawn. A method that follows another ("deepsimplex, density"; "dropout" of the cnn) is
-measured when that one is trained. FOLDER of the data holds images/mnist.npz and images/kmnist_test.npz. --picture
-FILE.png draws the means. "small" is 20 000 images and 6 epochs, about a minute a run on two cores; "full" all and 15. A
-data set that is not found is skipped.
+measured when that one is trained. FOLDER of the data holds images/mnist.npz and images/kmnist_test.npz, and
+images/cifar10.npz or images/cifar100.npz for --dataset cifar10 or cifar100, with what people see in the test images, if
+that is known. --picture FILE.png draws the means. "small" is 20 000 images and 6 epochs, about a minute a run on two
+cores; "full" all and 15. A data set that is not found is skipped.
 """
 
 import json

@@ -13,8 +13,8 @@ from training.benchmarks.deep.corruptions import CORRUPTIONS, corrupt
 Images = NDArray[np.float32]
 CORRUPTED, FAR = 2000, 2000  # images of each kind
 SEVERITIES = (1, 2, 3)
-# Near the others, they are taken out of training: coat and shirt, cat and dog, 4 and 9.
-HELD_OUT_CLASSES = {"fashion_mnist": (4, 6), "cifar10": (3, 5), "digits": (4, 9)}
+# Near the others, they are taken out of training: coat and shirt, cat and dog, girl and woman, 4 and 9.
+HELD_OUT_CLASSES = {"fashion_mnist": (4, 6), "cifar10": (3, 5), "cifar100": (35, 98), "digits": (4, 9)}
 
 
 class Size(NamedTuple):
@@ -28,13 +28,17 @@ SIZES = {"smoke": Size(1000, 2), "small": Size(20_000, 6), "full": Size(60_000, 
 
 
 class Data(NamedTuple):
-    """Images in [0, 1] and labels; ``others`` by name are of classes that are not among the labels."""
+    """Images in [0, 1] and labels; ``others`` by name are of classes that are not among the labels.
+
+    ``people`` [N, n] are the shares of people who chose each class of a test image, if they are known.
+    """
 
     x: Images
     y: NDArray[np.int64]
     x_test: Images
     y_test: NDArray[np.int64]
     others: dict[str, Images]
+    people: NDArray[np.float64] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -63,8 +67,8 @@ def far(data: Data, folder: Path) -> Data:
 
 def near(data: Data, held_out: tuple[int, ...]) -> Data:
     """Hold two classes out of training; their test images are the other images."""
-    kept = [label for label in range(10) if label not in held_out]
-    number = np.full(10, -1)
+    kept = [label for label in range(data.num_classes) if label not in held_out]
+    number = np.full(data.num_classes, -1)
     number[kept] = np.arange(len(kept))
     inside, inside_test = number[data.y] >= 0, number[data.y_test] >= 0
     return Data(
@@ -77,10 +81,19 @@ def near(data: Data, held_out: tuple[int, ...]) -> Data:
 
 
 def load(name: str, size: Size, folder: Path, held_out: bool) -> Data:
-    """The images of a benchmark."""
-    loaded: Any = ds.datasets.load(name)
-    (x, y), (x_test, y_test) = loaded
-    data = Data(x[: size.images], y[: size.images], x_test, y_test, {})
+    """The images of a benchmark, from a file of the folder if it has one of this name."""
+    path, people = folder / "images" / f"{name}.npz", None
+    if path.exists():
+        with np.load(path, allow_pickle=False) as archive:
+            x, x_test = (archive[part].astype(np.float32) / 255 for part in ("x_train", "x_test"))
+            y, y_test = (archive[part].astype(np.int64) for part in ("y_train", "y_test"))
+            if "human_counts_test" in archive:
+                counts = archive["human_counts_test"].astype(np.float64)
+                people = counts / counts.sum(axis=1, keepdims=True)
+    else:
+        loaded: Any = ds.datasets.load(name)
+        (x, y), (x_test, y_test) = loaded
+    data = Data(x[: size.images], y[: size.images], x_test, y_test, {}, people)
     return near(data, HELD_OUT_CLASSES[name]) if held_out else far(data, folder)
 
 

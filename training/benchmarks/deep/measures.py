@@ -44,6 +44,9 @@ def measures(predicted: Mapping[str, NDArray[Any]], data: Data) -> dict[str, flo
         "area under risk-coverage": float(ds.evaluation.area_under_risk_coverage(y, p)),
         **_sets(y, p),
     }
+    if data.people is not None:
+        log_p = np.log(np.maximum(p, np.finfo(np.float32).tiny))
+        row["cross-entropy to people"] = float(-np.mean(np.sum(data.people * log_p, axis=1)))
     by_corruption: dict[str, list[dict[str, float]]] = {}
     for name in (f"{name}-{severity}" for name in CORRUPTIONS for severity in SEVERITIES):
         if name in predicted:

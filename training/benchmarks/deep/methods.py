@@ -199,13 +199,21 @@ def deepsimplex(
     loss: Any = None,
     averaged: float | None = None,
     spectral_bound: float | None = None,
+    augment: Callable[..., keras.Layer] | None = None,
     **options: Any,
 ) -> Trained:
-    """The classifier of this package; ``options`` are arguments of it that differ from their defaults."""
+    """The classifier of this package; ``options`` are arguments of it that differ from their defaults.
+
+    ``augment``: see ``plain``.
+    """
     model = ds.SimplexClassifier(backbone(name, spectral_bound), num_classes=data.num_classes, seed=seed, **options)
     model.compile(optimizer(len(data.x), size.epochs, averaged), loss)
     watch = EpochSeconds()
-    model.fit(data.x, data.y, batch_size=BATCH, epochs=size.epochs, verbose=0, callbacks=[watch])
+    if augment is None:
+        model.fit(data.x, data.y, batch_size=BATCH, epochs=size.epochs, verbose=0, callbacks=[watch])
+    else:
+        batches = Shuffled(data.x, np.eye(data.num_classes, dtype="float32")[data.y], seed, augment(seed=seed))
+        model.fit(batches, epochs=size.epochs, shuffle=False, verbose=0, callbacks=[watch])
     seconds = float(np.median(watch.seconds))
     return Trained(
         lambda x: model.predict_proba(x, batch_size=500),
@@ -286,6 +294,9 @@ METHODS: dict[str, Callable[..., Trained]] = {
     "temperature, normalized features": partial(temperature, normalized=True),
     "deepsimplex": distances,
     "deepsimplex, labels alone": deepsimplex,
+    "deepsimplex, AugMix": partial(
+        deepsimplex, augment=partial(keras.layers.AugMix, value_range=(0, 1), factor=float(SETTINGS["AugMix"].chosen))
+    ),
     "deepsimplex, spectral bound": partial(distances, spectral_bound=SPECTRAL_BOUND),
     "deepsimplex, averaged weights": partial(distances, averaged=float(SETTINGS["averaged weights"].chosen)),
     "deepsimplex, features as they are": partial(distances, head={"name": "variational", "normalize_features": False}),

@@ -9,7 +9,16 @@ import numpy as np
 from training.results import ResultTable
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
-COLUMNS = ("accuracy", "NLL", "Brier", "ECE", "area under risk-coverage", "coverage of sets", "size of sets")
+COLUMNS = (
+    "accuracy",
+    "NLL",
+    "Brier",
+    "ECE",
+    "cross-entropy to people",
+    "area under risk-coverage",
+    "coverage of sets",
+    "size of sets",
+)
 CORRUPTED = ("corrupted accuracy", "corrupted NLL", "corrupted Brier", "corrupted ECE")
 OURS, PLAIN, PEER = "deepsimplex, density", "cross-entropy", "temperature"
 ENSEMBLE = "ensemble"
