@@ -17,6 +17,9 @@ from deepsimplex.samples.reservoir import can_join, joined, take
 # Number of rows for initial points, the median distance and the error: more rows change them little.
 ROWS = 2000
 BATCH_SIZE = 256
+# Numbers of a batch of samples beyond which it has fewer rows: a convolution's features of 256 photographs take as much
+# memory as their training.
+_BATCH_NUMBERS, _FEWEST = 2**20, 32
 
 
 def draw_features(
@@ -77,7 +80,7 @@ def draw_features(
         samples = Samples.of(as_arrays(x), y, name="samples")
         order = _random_order(samples.num_rows, None if class_numbers is None else y, rows, rng)
         # Batches of equal size, for the batch statistics.
-        parts = np.array_split(order, -(-len(order) // BATCH_SIZE))
+        parts = np.array_split(order, -(-len(order) // _batch_size(samples)))
         blocks = (take(samples.columns, part) for part in parts)
     for block, *labels in blocks:
         numbers = [] if class_numbers is None else [class_numbers(labels[0])]
@@ -86,6 +89,12 @@ def draw_features(
     if not draw.given:
         raise ValueError("samples must hold at least one sample; found none")
     return draw if order is None else Draw(draw.columns, order[draw.rows], samples.num_rows)
+
+
+def _batch_size(samples: Samples) -> int:
+    """Rows of a batch whose features are computed at once: the fewer the larger a sample of these arrays is."""
+    numbers = sum(int(np.prod(part.shape[1:])) for part in keras.tree.flatten(samples.columns[0]))
+    return max(_FEWEST, min(BATCH_SIZE, _BATCH_NUMBERS // max(numbers, 1)))
 
 
 def _random_order(num_rows: int, labels: Any, rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -141,7 +150,7 @@ def feature_neighbor_error(
         blocks = samples.read_ahead(steps, "steps_per_epoch")
     else:
         drawn = np.random.default_rng(seed).permutation(samples.num_rows)[:ROWS]
-        rows = np.split(drawn, range(BATCH_SIZE, len(drawn), BATCH_SIZE))
+        rows = np.split(drawn, range(size := _batch_size(samples), len(drawn), size))
         blocks = ((as_arrays(x), y) for x, y, *_ in (take(samples.columns, some) for some in rows))
     parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
     for x, y, *_ in blocks:
