@@ -250,6 +250,8 @@ class FittedComponents:
         elif x is not None:
             p, labels = self._held_out(x, y, left_out, options)
             rule = copy.deepcopy(rule).fit(p, [names[label] for label in labels], classes=names)
+        else:
+            rule._check_fitted("set_decision(rule, X, y) fits it to held-out samples")
         if rule is not None:
             rule.decide(np.full((1, len(names)), 1.0 / len(names)))  # raises for a rule that is not fitted, or unfit
         self.decision_rule = rule

@@ -28,7 +28,7 @@ def net_benefit(
     *,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
-    positive: Any = 1,
+    positive: Any = None,
 ) -> float:
     """Net benefit of treating the samples whose probability of the positive class reaches a threshold.
 
@@ -44,8 +44,9 @@ def net_benefit(
         Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
-    positive : int or label
-        The class of the samples that should be treated, by name or number. Default 1.
+    positive : int or label, optional
+        The class of the samples that should be treated, by name or number. Default None: class 1 of the classes 0 and
+        1; others must be given.
 
     Returns
     -------
@@ -98,7 +99,7 @@ def decision_curve(
     *,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
-    positive: Any = 1,
+    positive: Any = None,
 ) -> DecisionCurve:
     """Net benefit of treating by a probability, and of treating all, for many thresholds.
 

@@ -36,12 +36,13 @@ def test_net_benefit_matches_published_formula(positive, dtype):
     np.testing.assert_array_equal(
         evaluation.decision_curve(names[Y], p, THRESHOLDS, **named).net_benefit, curve.net_benefit
     )
-    assert len(evaluation.decision_curve(Y, p).thresholds) == 99
+    assert len(evaluation.decision_curve(Y, p, positive=0).thresholds) == 99
 
 
 def test_net_benefit_has_intervals():
-    lower, upper = evaluation.bootstrap_interval(evaluation.net_benefit, Y, P, threshold=0.2)
-    assert lower < evaluation.net_benefit(Y, P, 0.2) < upper
+    options = {"threshold": 0.2, "positive": 1}
+    lower, upper = evaluation.bootstrap_interval(evaluation.net_benefit, Y, P, **options)
+    assert lower < evaluation.net_benefit(Y, P, **options) < upper
 
 
 def test_mean_cost_is_that_of_the_rule():
@@ -92,7 +93,10 @@ def test_invalid_decision_arguments_raise():
             lambda: evaluation.net_benefit(Y, P, 0.5, positive=3),
             "positive must be one of 0, 1, 2; found 3",
         ),
-        (lambda: evaluation.decision_curve(Y, P, [0.0, 0.5]), "thresholds must be above 0 and below 1; found 0 to 0.5"),
+        (
+            lambda: evaluation.decision_curve(Y, P, [0.0, 0.5], positive=1),
+            "thresholds must be above 0 and below 1; found 0 to 0.5",
+        ),
         (lambda: evaluation.mean_cost(Y, np.full(80, -1), np.eye(3)), "abstention must be given"),
         (
             lambda: evaluation.mean_cost(Y, np.full(80, -2), np.eye(3)),

@@ -44,7 +44,7 @@ SERVED = {
     },
 }
 # Of RiskControl.
-MISSES = (0.4, "false_negative_rate")
+MISSES = (0.4, "false_negative_rate", 0.1, "learn_then_test", None, 1)
 
 
 @pytest.fixture(scope="module")
