@@ -211,6 +211,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         *,
         groups: ArrayLike | None = None,
         left_out: bool = False,
+        allow_empty: bool = True,
     ) -> Self:
         """Fit conformal prediction sets, which contain the true class with a given coverage, to held-out samples.
 
@@ -234,6 +235,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         left_out : bool
             Whether X are the training rows, each to be left out, of a ``SimplexGaussianProcess`` in closed form, so
             that none need to be held out: see the notes. Default False.
+        allow_empty : bool
+            Whether sets may be empty. Default True. False adds the most probable class to empty sets, by which coverage
+            can only grow.
 
         Returns
         -------
@@ -253,7 +257,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``. Samples are left out one by one:
         of those that belong together, such as images of one patient, hold some patients out instead.
         """
-        options: Any = {"groups": groups, "left_out": left_out, "seed": seed_of(random_state)}
+        options: Any = {"groups": groups, "left_out": left_out, "allow_empty": allow_empty}
+        options["seed"] = seed_of(random_state)
         return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, **options))
 
     def predict_set(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.bool_]:
