@@ -604,6 +604,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Dtype of the features. Default "float32", with a warning if it rounds a feature, such as a time in seconds,
             by a considerable part of its range in ``fit``. Layers of networks compute in float32 alone.
         """
+        self._write(filepath, class_names, format, verbose, input_dtype)
+
+    def _write(
+        self, filepath: Any, class_names: Any, format: str, verbose: bool, input_dtype: str, **further: Any
+    ) -> None:
+        """Check the arguments of ``export``, and write the files; ``further`` are options of ``_export``."""
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
         ranges = getattr(self, "feature_range_", None)
@@ -618,7 +624,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             "verbose": verbose,
             "input_dtype": input_dtype,
         }
-        self._export(filepath, format, **options, further_outputs=self._further_outputs)
+        self._export(filepath, format, **options, **further, further_outputs=self._further_outputs)
         write_card(self.card(), filepath)
 
     def _further_outputs(self, p: Any, features: Any) -> dict[str, Any]:

@@ -194,6 +194,11 @@ def export_pipeline(
     >>> (folder / "wine.onnx").is_file()
     True
     """
+    if not hasattr(pipeline, "steps"):
+        raise TypeError(
+            f"pipeline must be a Pipeline that ends in a classifier of deepsimplex; found {type(pipeline).__name__}. "
+            "AfterTraining around a Pipeline has export(filepath, format='onnx', X=frame)"
+        )
     check_is_fitted(pipeline)
     classifier = pipeline[-1]
     if not hasattr(classifier, "export"):
@@ -274,6 +279,7 @@ def write_behind(
             del part.opset_import[:]
             part.opset_import.extend([onnx.helper.make_opsetid(*each) for each in opsets.items()])
         before = onnx.compose.add_prefix(before, "before_", rename_inputs=False)
+        _restore_names(before.graph, [name for name, _ in types])
         behind = onnx.compose.add_prefix(behind, "behind_", rename_outputs=False)
         output, wanted = before.graph.output[0], behind.graph.input[0].type.tensor_type.elem_type
         if output.type.tensor_type.elem_type != wanted:  # encoders give float32
@@ -294,6 +300,15 @@ def write_behind(
         raise ValueError(f"format='onnx' cannot hold {' '.join(repr(model).split())}: {reason}") from error
     with replacing(path) as fresh:
         onnx.save(joined, fresh)
+
+
+def _restore_names(graph: Any, names: Sequence[str]) -> None:
+    """Give inputs their columns' names, of which skl2onnx changes spaces and other characters into "_"."""
+    names_by_input = {each.name: name for each, name in zip(graph.input, names, strict=True)}
+    for each in graph.input:
+        each.name = names_by_input[each.name]
+    for node in graph.node:
+        node.input[:] = [names_by_input.get(name, name) for name in node.input]
 
 
 def _without_categories(X: Any) -> Any:
