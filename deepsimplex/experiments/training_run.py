@@ -261,7 +261,13 @@ def _held_out(config: RunConfig, split: Split) -> tuple[np.ndarray, np.ndarray]:
     beside = split.groups_validation, split.time_validation
     if any(values is not None for values in beside):
         names = np.array(split.class_names)[split.y_validation]
-        return split_rows(names, 0.5, config.seed, "the validation samples", *beside)
+        try:
+            return split_rows(names, 0.5, config.seed, "the validation samples", *beside)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"calibration.method takes half of the validation samples, sets or a rule the others: {error}. Raise "
+                "data.validation_fraction, or set one of the two to null"
+            ) from error
     order = np.argsort(split.y_validation, kind="stable")
     return order[::2], order[1::2]
 

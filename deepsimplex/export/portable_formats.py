@@ -39,10 +39,15 @@ class _Served(keras.Model):
         return outputs
 
 
-def _check_suffix(path: Path, format: Format) -> None:
-    """Raise ValueError unless a path ends as files of a format do."""
-    if path.suffix != SUFFIXES[format]:
+def check_suffix(path: Path, format: str) -> None:
+    """Raise ValueError unless a path ends as files of a format do, and a SavedModel's folder as no file of another."""
+    if format in SUFFIXES and path.suffix != SUFFIXES[format]:
         raise ValueError(f"filepath must end in {SUFFIXES[format]} for format={format!r}; found {path.name!r}")
+    for other, suffix in SUFFIXES.items():
+        if format not in SUFFIXES and path.suffix == suffix:
+            raise ValueError(
+                f"filepath must be a folder for format={format!r}; for {path.name!r} give format={other!r}"
+            )
 
 
 def write_portable(
@@ -56,7 +61,6 @@ def write_portable(
     options: dict[str, Any],
 ) -> None:
     """Write the ONNX or LiteRT file of a served function: see ``export_model``."""
-    _check_suffix(path, format)
     write = _write_onnx if format == "onnx" else _write_litert
     with replacing(path) as fresh, portable_operations(format), warnings.catch_warnings():
         warnings.filterwarnings("ignore", SORTED_INPUTS, UserWarning)
@@ -257,7 +261,7 @@ def write_behind(
     except ImportError as error:
         raise ImportError("format='onnx' needs skl2onnx; in a checkout: pip install '.[onnx]'") from error
     path = Path(filepath).expanduser()
-    _check_suffix(path, "onnx")
+    check_suffix(path, "onnx")
     check_writable(path.absolute().parent, "filepath")
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "behind.onnx")
