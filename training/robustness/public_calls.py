@@ -91,7 +91,6 @@ VALUES: dict[str, Any] = {
     },
     **{"loc": LATENT["loc"], "tau": 1.0, "function": keras.ops.square, "matrix": np.abs(X[:, :1] - X[:, 0])},
     "decision_curve.curves": {"a": evaluation.decision_curve(Y, P, positive=1)},
-    "decision_curve.positive": 1,
     "evaluation.positive": 1,
     **{"curves": {"a": evaluation.risk_coverage_curve(Y, P)}, "histories": {"one": {"loss": [2.0, 1.0]}}},
     **{"j": 0, "identifier": {"name": "ssim", "window": 3}, "targets": ["vertices", "casimac"], "omega": X[:4]},
