@@ -199,13 +199,13 @@ def test_rule_is_fitted_to_left_out_rows(process):
 
 
 def test_runs_and_tables_of_files_have_the_sets_of_the_model(network):
-    from deepsimplex.experiments.file_predictions import _predicted
+    from deepsimplex.experiments.file_predictions import predicted_columns
     from deepsimplex.experiments.run_results import scores_of
 
     model, X, y = network
     model = copy.deepcopy(model).conformalize(X, y, 0.8, left_out=True)
     x, labels = (part[:20] for part in draw(np.random.default_rng(8), 40))
     sets = model.predict_set(x)
-    np.testing.assert_array_equal(_predicted(model, x, 0.05)["sets"], sets)
+    np.testing.assert_array_equal(predicted_columns(model, x, 0.05)["sets"], sets)
     report, _ = scores_of(labels, model.predict_all(x), model.class_names)
     assert report.set_size == ds.evaluation.set_size(labels, sets)
