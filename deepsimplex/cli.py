@@ -376,7 +376,7 @@ def monitor(
         Path | None,
         typer.Option(
             "--state",
-            help="file in which the next call goes on; default: drift.npz beside the reference, where reports find it",
+            help="file in which the next call goes on; default: REFERENCE_drift.npz beside it, where reports find it",
             show_default=False,
         ),
     ] = None,

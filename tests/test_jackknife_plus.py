@@ -149,6 +149,20 @@ def test_portable_files_keep_sets(format, network, tmp_path):
     np.testing.assert_array_equal(served["prediction_set"], model.predict_set(x))
 
 
+def test_most_probable_class_is_added_to_empty_sets(process, tmp_path):
+    classifier, X, y = process
+    new, _ = draw(np.random.default_rng(9), 60)
+    options = {"coverage": 0.3, "left_out": True}
+    allowed = copy.copy(classifier).conformalize(X, y, **options).predict_set(new)
+    filled = copy.copy(classifier).conformalize(X, y, allow_empty=False, **options)
+    likeliest = np.eye(allowed.shape[1], dtype=bool)[classifier.predict_proba(new).argmax(axis=1)]
+    expected = np.where(allowed.any(axis=1, keepdims=True), allowed, likeliest)
+    assert not allowed.any(axis=1).all()
+    np.testing.assert_array_equal(filled.predict_set(new), expected)
+    filled.save(tmp_path / "filled.npz")
+    np.testing.assert_array_equal(ds.load(tmp_path / "filled.npz").predict_set(new), expected)
+
+
 def test_left_out_samples_must_be_those_of_training(process, network):
     classifier, X, y = process
     other = draw(np.random.default_rng(8), 90)

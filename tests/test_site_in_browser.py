@@ -144,6 +144,14 @@ def described(page: str, room: str) -> set[str]:
 
 
 @pytest.mark.slow
+def test_parameters_that_share_a_description_have_types_of_their_own(site):
+    page = (site / "reference" / "estimators.html").read_text(encoding="utf-8")
+    entries = re.findall(r"<b><code>scale_features</code></b>(.*?)</li>", page, re.DOTALL)
+    shown = {re.sub(r"<[^>]+>|\s", "", entry).partition("–")[0] for entry in entries}
+    assert shown == {"(bool,default:True)"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("room", sorted(path.stem for path in (ROOT / "docs" / "reference").glob("*.md")))
 def test_reference_describes_every_public_name(site, room):
     page = (site / "reference" / f"{room}.html").read_text(encoding="utf-8")

@@ -134,6 +134,10 @@ class FeatureDensity(Fitted, ABC):
         fold = np.random.default_rng(self.seed).permutation(units.max() + 1)[units] % _FOLDS
         for held_out in np.unique(fold):
             rest = fold != held_out
+            if np.sum(rest) < _FOLDS:
+                raise ValueError(
+                    f"groups must leave at least {_FOLDS} samples beside each fifth of them; found {np.sum(rest)}"
+                )
             self._fit(z[rest], y[rest])
             scores[~rest] = self._in_batches(z[~rest], self._score)
         return scores

@@ -50,7 +50,7 @@ class ClassScores(JSONResult):
     classes : tuple
         Names of the n classes, in the order of the columns of the probabilities.
     samples : ndarray, shape [n]
-        Number of samples of each class, whatever their weights.
+        Number of samples of each class, whatever their weights above 0.
     sensitivity, specificity : ndarray, shape [n]
         Share of the samples of a class that are assigned to it, and of the others that are not. The sensitivity is also
         called recall.

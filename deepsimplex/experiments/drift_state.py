@@ -11,8 +11,17 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor
 
 KEY = "deepsimplex drift 1"
-DRIFT_FILE = "drift.npz"
-"""Its name beside the predictions of the reference, unless another is given."""
+
+
+def drift_file(reference: Path) -> Path:
+    """Return the place of the state beside the predictions of the reference, unless another is given.
+
+    Examples
+    --------
+    >>> drift_file(Path("runs/chest/001/predictions.npz")).name
+    'predictions_drift.npz'
+    """
+    return reference.with_name(f"{reference.stem}_drift.npz")
 
 
 def save_drift(path: Path, monitor: DriftMonitor, files: Sequence[str]) -> None:

@@ -108,8 +108,11 @@ class FilePredictions:
         }
         if self.given is None:
             return {"file": list(self.files), **predictions}
-        taken = {"line", *predictions}
-        copied = {f"table_{name}" if name in taken else name: list(values) for name, values in self.given.items()}
+        copied: dict[str, list[Any]] = {}
+        for name, values in self.given.items():
+            while name in {"line", *predictions, *copied}:
+                name = f"table_{name}"
+            copied[name] = list(values)
         return {"line": list(self.files), **copied, **predictions}
 
     def write(self, path: str | os.PathLike[str]) -> None:

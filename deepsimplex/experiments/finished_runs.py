@@ -15,7 +15,7 @@ import yaml
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.evaluation import DriftMonitor
 from deepsimplex.experiments.configuration import read_yaml
-from deepsimplex.experiments.drift_state import DRIFT_FILE, load_drift
+from deepsimplex.experiments.drift_state import drift_file, load_drift
 from deepsimplex.experiments.explained_images import ExplainedImages, load_explained
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
@@ -46,7 +46,7 @@ class Run:
         Losses and metrics, each with one number per epoch.
     metrics : dict of str to float
         Numbers that the report does not compute from the predictions: "training_seconds", "unfamiliar_share",
-        "unknown_share", "set_coverage" and "set_size", if there are any.
+        "unknown_share", "set_coverage", "set_size" and "empty_sets", if there are any.
     missing : dict of str to str
         What the run lacks, with the reason.
     explained : dict of str to ExplainedImages
@@ -157,12 +157,15 @@ def read_run(source: Source, name: str | None = None) -> Run:
         return Run(name, source)
     folder = find_run(source)
     if isinstance(folder, Path):
-        predictions = load_predictions(folder)
-        return Run(name or folder.stem, predictions, folder.resolve(), drift=_read_drift(folder, predictions))
-    metrics, predictions = folder.read_metrics(), load_predictions(folder.test_predictions)
-    drift, missing = _read_drift(folder.test_predictions, predictions), folder.read_missing()
-    if drift is None and folder.drift.is_file():
-        missing["drift"] = f"{folder.drift.name} has watched no stream against these predictions; give another --state"
+        predictions, missing = load_predictions(folder), dict[str, str]()
+        drift = _read_drift(folder, predictions, missing)
+        return Run(name or folder.stem, predictions, folder.resolve(), missing=missing, drift=drift)
+    metrics, predictions, missing = (
+        folder.read_metrics(),
+        load_predictions(folder.test_predictions),
+        folder.read_missing(),
+    )
+    drift = _read_drift(folder.test_predictions, predictions, missing)
     return Run(
         name or "/".join(folder.path.resolve().parts[-2:]),
         predictions,
@@ -177,11 +180,18 @@ def read_run(source: Source, name: str | None = None) -> Run:
     )
 
 
-def _read_drift(path: Path, predictions: Predictions) -> DriftMonitor | None:
-    """Return the monitor whose state lies beside predictions, if they are its reference and it has watched a stream."""
-    place = path.with_name(DRIFT_FILE)
-    state = load_drift(place)[0] if place.is_file() else None
-    if state is None or not np.array_equal(state["reference_p"], predictions.p) or not len(state["stream_p"]):
+def _read_drift(path: Path, predictions: Predictions, missing: dict[str, str]) -> DriftMonitor | None:
+    """Return the monitor whose state lies beside predictions; None without it, or with the reason among ``missing``."""
+    place = drift_file(path)
+    if not place.is_file():
+        return None
+    try:
+        state, _ = load_drift(place)
+    except ValueError as error:
+        missing["drift"] = str(error)
+        return None
+    if not np.array_equal(state["reference_p"], predictions.p) or not len(state["stream_p"]):
+        missing["drift"] = f"{place.name} has watched no stream against these predictions; give another --state"
         return None
     return DriftMonitor.from_state(state)
 

@@ -13,7 +13,6 @@ from typing import Any
 from deepsimplex._utils.atomic_files import check_writable, disk_full_at, locked, replacing
 from deepsimplex.evaluation.json_values import json_value
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
-from deepsimplex.experiments.drift_state import DRIFT_FILE
 
 PACKAGES = ("deepsimplex", "tensorflow", "keras", "tensorflow-probability", "numpy", "scipy", "scikit-learn")
 Verbosity = str | int  # as ``verbose`` of Keras' fit
@@ -84,7 +83,6 @@ class RunFolder:
         self.uncertain_images = self.path / "predictions.png"
         self.explained_images = self.path / "explained.npz"
         self.test_predictions = self.path / "predictions.npz"
-        self.drift = self.path / DRIFT_FILE
         self.log = self.path / "log.txt"
 
     @classmethod

@@ -81,12 +81,13 @@ def predict_table(
     given = {}
     for k, name in enumerate(read.header):
         if k not in used:
-            given[name or "index"] = tuple(row[k] for row in read.lines.values())
+            unnamed = f"column_{k + 1}" if "index" in read.header else "index"
+            given[name or unnamed] = tuple(row[k] for row in read.lines.values())
     if given:
         warn_caller(f"columns of {place} that are no features were copied to the predictions: {listed(given)}")
-    X = np.array([[number_of(row[k]) for k in used] for row in read.lines.values()])
-    errors = [_error([row[k] for k in used], values, [read.header[k] for k in used])
-              for row, values in zip(read.lines.values(), X, strict=True)]  # fmt: skip
+    cells, header = [[row[k] for k in used] for row in read.lines.values()], [read.header[k] for k in used]
+    X = np.array([[number_of(cell) for cell in row] for row in cells])
+    errors = [_error(row, values, header) for row, values in zip(cells, X, strict=True)]
     readable = X[[not error for error in errors]]
     blocks = []
     if len(readable):

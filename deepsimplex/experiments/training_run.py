@@ -192,7 +192,7 @@ def fit_after_training(
     held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (rows, rows_of_sets))
     options: dict[str, Any] = {"batch_size": BATCH}
     together = None if split.groups_validation is None else split.groups_validation[rows]
-    sets = config.calibration.sets
+    sets, allow_empty = config.calibration.sets, config.calibration.allow_empty
     steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
         "density": (
             config.calibration.density,
@@ -202,7 +202,10 @@ def fit_after_training(
             config.calibration.method,
             lambda method: model.calibrate(*held_out, method, groups=together, **options),
         ),
-        "coverage": (config.calibration.coverage, lambda share: model.conformalize(*for_sets, share, sets, **options)),
+        "coverage": (
+            config.calibration.coverage,
+            lambda share: model.conformalize(*for_sets, share, sets, allow_empty=allow_empty, **options),
+        ),
     }
     if not is_closed_form:
         model.fit_unknown(None)
@@ -258,7 +261,13 @@ def _held_out(config: RunConfig, split: Split) -> tuple[np.ndarray, np.ndarray]:
     beside = split.groups_validation, split.time_validation
     if any(values is not None for values in beside):
         names = np.array(split.class_names)[split.y_validation]
-        return split_rows(names, 0.5, config.seed, "the validation samples", *beside)
+        try:
+            return split_rows(names, 0.5, config.seed, "the validation samples", *beside)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"calibration.method takes half of the validation samples, sets or a rule the others: {error}. Raise "
+                "data.validation_fraction, or set one of the two to null"
+            ) from error
     order = np.argsort(split.y_validation, kind="stable")
     return order[::2], order[1::2]
 

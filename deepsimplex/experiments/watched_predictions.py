@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.archives import check_archive, fingerprint, other_kind
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor, DriftReport
-from deepsimplex.experiments.drift_state import DRIFT_FILE, load_drift, save_drift
+from deepsimplex.experiments.drift_state import drift_file, load_drift, save_drift
 from deepsimplex.experiments.finished_runs import find_run
 
 LABEL_COLUMNS = ("label", "y")
@@ -56,8 +56,8 @@ def monitor(
     predictions : sequence of path-like
         Predictions in the order of their time. A file that was watched before, by its content, is left out.
     state : path-like, optional
-        The state, written atomically after each file. If it exists, its stream goes on. Default: "drift.npz" beside the
-        reference, where ``write_report`` finds it: the page of a run has a section about its stream.
+        The state, written atomically after each file. If it exists, its stream goes on. Default: "REFERENCE_drift.npz"
+        beside the reference, where ``write_report`` finds it: the page of a run has a section about its stream.
     level, coverage, seed
         As for ``evaluation.DriftMonitor``; those of an existing state must be the same.
     figure : path-like, optional
@@ -98,7 +98,7 @@ def monitor(
     run = find_run(reference)
     source = run if isinstance(run, Path) else run.test_predictions
     known = _read(source)
-    place = source.with_name(DRIFT_FILE) if state is None else Path(state).expanduser()
+    place = drift_file(source) if state is None else Path(state).expanduser()
     options: dict[str, Any] = {"level": level, "coverage": coverage, "seed": seed}
     watched = DriftMonitor(known.p, known.labels, known.familiarity, classes=known.class_names, **options)
     seen: list[str] = []

@@ -29,7 +29,7 @@ from deepsimplex.experiments import (
     save_predictions,
 )
 from deepsimplex.experiments import report_figures as figures
-from deepsimplex.experiments.drift_state import save_drift
+from deepsimplex.experiments.drift_state import drift_file, save_drift
 from deepsimplex.experiments.finished_runs import flat_configuration
 
 ROOT = Path(__file__).parents[2]
@@ -119,10 +119,10 @@ def test_page_says_what_a_run_lacks(iris, tmp_path):
     folder.write_json(folder.metrics, {"accuracy": 0.5, "missing": missing})
     run = read_run(folder.path)
     assert (run.missing, run.drift) == (missing, None)
-    save_drift(folder.drift, evaluation.DriftMonitor([[0.5, 0.5], [0.4, 0.6]]), [])
+    save_drift(drift_file(folder.test_predictions), evaluation.DriftMonitor([[0.5, 0.5], [0.4, 0.6]]), [])
     [said] = read_run(folder.path).missing.keys() - missing.keys()
     assert said == "drift"
-    folder.drift.unlink()
+    drift_file(folder.test_predictions).unlink()
     report = ds.experiments.write_report(tmp_path / "page.html", [folder.path, save_coin(tmp_path)], **QUICK)
     text = "digits/001 is incomplete: calibration.method (y must hold <both> classes); export (it failed)."
     assert text in Page(report).text

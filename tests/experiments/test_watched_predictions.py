@@ -101,7 +101,7 @@ def test_tables_of_predicted_files_are_watched(tmp_path):
 def test_saved_predictions_are_watched(tmp_path):
     for day, rows in DAYS.items():
         save_predictions(tmp_path / f"{day}.npz", Y[rows], P[rows])
-    report = monitor(tmp_path / "reference.npz", [tmp_path / "monday.npz"], state=tmp_path / "drift.npz")
+    report = monitor(tmp_path / "reference.npz", [tmp_path / "monday.npz"], state=tmp_path / "reference_drift.npz")
     assert (report.labels, report.familiarity) == (100, None)
 
 
