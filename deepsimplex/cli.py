@@ -150,7 +150,8 @@ def train(
         list[str] | None,
         typer.Argument(
             metavar="[FOLDER] [KEY=VALUE]...",
-            help="without --config: images by class, or a .csv file that lists them; overrides, as training.epochs=3",
+            help="without --config: images by class, or a .csv file that lists them; or a .csv table and "
+            "target_column=NAME; overrides, as training.epochs=3",
         ),
     ] = None,
     config: OptionalConfig = None,
@@ -184,7 +185,8 @@ def train(
     together = [] if workers == 1 else [f"--workers={workers}"]
     with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *given, *overrides])):
         if not config and not folder:
-            raise ValueError("train needs a folder of images by class, or --config with a YAML file")
+            raise ValueError("train needs a folder of images by class, a .csv table, or --config with a YAML file")
+        from deepsimplex.datasets.image_lists import is_table
         from deepsimplex.datasets.loading import source_kind
         from deepsimplex.experiments.configuration import check_members, read_config
         from deepsimplex.experiments.folder_configuration import read_folder
@@ -199,22 +201,29 @@ def train(
             raise typer.Exit(run_workers(workers, ["-m", "deepsimplex.cli", "train", *options, *given, *overrides]))
         strategy = open_strategy()  # before members are made
         checked = check_members(read, str(config) if config else f"configuration for {folder}")
+        table_given = is_table(checked.data.name)
         if folder:
             print(_chosen(checked))
+        if folder and table_given:
+            print("SimplexGaussianProcess() in Python usually predicts tables better: docs/guides/tables.md")
         run = experiments.train(checked, resume=resume, strategy=strategy)
         if folder:
-            print(f"predict new files by: {shlex.join(['deepsimplex', 'predict', str(run.path), 'FOLDER'])}")
+            what, new = ("rows", "TABLE.csv") if table_given else ("files", "FOLDER")
+            print(f"predict new {what} by: {shlex.join(['deepsimplex', 'predict', str(run.path), new])}")
 
 
 def _chosen(config: Any) -> str:
     """Return a line on what a configuration without a file has."""
     backbone, training, calibration = config.model.backbone, config.training, config.calibration
-    options = "".join(f", {name} {value}" for name, value in config.data.options.items())
+    options, network = (
+        "".join(f", {name} {value}" for name, value in given.items() if name != "name")
+        for given in (config.data.options, backbone)
+    )
     sets = (
         f"sets of coverage {calibration.coverage}" if calibration.coverage else "no sets, for which there are too few"
     )
     return (
-        f"chosen for {config.data.name}{options}: {backbone['name']} {backbone.get('filters', '')}, {training.epochs} "
+        f"chosen for {config.data.name}{options}: {backbone['name']}{network}, {training.epochs} "
         f"epochs, batches of {training.batch_size}; {sets}. Others as key=value, or in a copy of config.yaml of the run"
     )
 

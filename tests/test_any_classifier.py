@@ -219,7 +219,7 @@ def test_other_classifiers_and_damaged_files_are_noticed(iris, regression, tmp_p
         other = make_pipeline(StandardScaler(), LogisticRegression(C=C)).fit(X, labels)
         with pytest.raises(ValueError, match=message):
             ds.AfterTraining.load(path, other)
-    with pytest.raises(ValueError, match=r"load it by AfterTraining\.load\(filepath, classifier\)"):
+    with pytest.raises(ValueError, match=r"AfterTraining\.load\(FILE, classifier\) loads it"):
         ds.load(path)
     content = path.read_bytes()
     for damaged in (content[:400], content.replace(b"temperature_", b"temperature-"), b""):

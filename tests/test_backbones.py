@@ -154,6 +154,14 @@ def test_number_of_blocks():
     assert [(block.filters, block.strides) for block in blocks] == [(4, 1), (4, 1), (8, 2), (8, 1)]
 
 
+def test_perceptron_normalizes_columns_in_different_units():
+    x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
+    layers = ds.backbones.mlp([], normalize=True)
+    normalized = layers(x * [1e-4, 1, 1e4] + [0, 1, 1e4], training=True)
+    np.testing.assert_allclose(normalized, (x - x.mean(axis=0)) / x.std(axis=0), atol=0.02)
+    assert ds.backbones.mlp([])(x).shape == x.shape
+
+
 def test_backbone_by_name_with_spectral_bound():
     network = ds.backbones.backbone("cnn", filters=[4], units=8, spectral_bound=0.9)
     assert network(X[..., 0]).shape == (4, 8)

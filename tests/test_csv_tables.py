@@ -159,7 +159,10 @@ def test_column_beyond_single_precision_warns(tmp_path):
         ),
         ("a,b,y\n1,1e39,0\n", "found '1e39' in line 2 of column 'b'"),
         ("a,b,y\n1,1_0,0\n", "found '1_0' in line 2 of column 'b'"),
-        ("a;b;y\n1;2,5;0\n", "found '2,5' in line 2 of column 'b'. Write decimals with a point"),
+        (
+            "a;b;y\n1;2,5;0\n",
+            "found '2,5' in line 2 of column 'b'; write decimals with a point: it has a decimal comma",
+        ),
         ("a,b,y\n\n1,2\n1,2,3,4\n", r"every line of .* must have 3 values, as the header; found 2 in line 3, 4"),
         ("a,b,c\n1,2,3\n", r"target_column must.*found 'y'"),
         ("a,a,y\n1,2,3\n", "header of at least two different columns"),

@@ -12,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 import deepsimplex as ds
 from deepsimplex.experiments import Predictions
+from deepsimplex.experiments.finished_runs import Run
+from deepsimplex.experiments.run_cards import write_run_cards
 from deepsimplex.export.model_card import write_card
 
 RNG = np.random.default_rng(0)
@@ -276,3 +278,29 @@ def test_missing_extra_is_named(monkeypatch, missing):
     with pytest.raises(ImportError, match=rf"pip install '\.\[{extra}\]'") as error:
         ds.SimplexClassifier("keras_hub:x", 2) if missing == "keras_hub" else ds.export.save_to_hub(None, "me/iris")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "images", "task", "name"),
+    [
+        ("{name: clinic/wine.csv, options: {target_column: kind}}", None, "tabular-classification", "wine.csv"),
+        ("{name: digits}", np.zeros((2, 8, 8)), "image-classification", "digits"),
+        (None, None, None, "test samples"),
+    ],
+)
+def test_card_of_a_run_names_its_task_and_data(data, images, task, name, tmp_path):
+    predictions = Predictions.of([0, 1], [[0.6, 0.4], [0.5, 0.5]], images=images)
+    run = Run("coin", predictions, configuration=f"data: {data}" if data else "")
+    [card] = write_run_cards(tmp_path / "page.html", [run], {"coin": ds.evaluation.report([0, 1], predictions.p)})
+    after, _ = parsed(card.read_text())
+    (result,) = after["model-index"][0]["results"]
+    assert (after.get("pipeline_tag"), result["task"]["type"]) == (task, task or "other")
+    assert result["dataset"]["name"] == name
+
+
+@pytest.mark.parametrize("data", ["- name: wine.csv", "# Wine\n\nBy three growers.", "long " * 40])
+def test_name_of_the_data_is_whole_words_without_markup(data):
+    after, text = parsed(network().card(ds.evaluation.report(Y, np.eye(3)[Y]), data=data))
+    name = after["model-index"][0]["results"][0]["dataset"]["name"]
+    assert name in ("name: wine.csv", "Wine", "long " * 14 + "long...")
+    assert data in text

@@ -217,29 +217,51 @@ def test_example_runs(example, tmp_path, monkeypatch, capsys):
     check.after(tmp_path, capsys.readouterr().out)
 
 
-@pytest.mark.slow
-@pytest.mark.examples
-@pytest.mark.filterwarnings("ignore:none of the .* held-out samples has a class that is likelier:UserWarning")
-def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
-    """The commands of the guide, in this process."""
+def run_shell_block(guide: str) -> None:
+    """Run the commands of a guide in this process, with few epochs and resamples."""
     import shlex
 
     from typer.testing import CliRunner
 
     from deepsimplex.cli import application
 
-    clinics(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "guides" / "screening.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / f"{guide}.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```shell\n(.*?)```", page, flags=re.DOTALL)
     for line in block.replace("\\\n", " ").strip().splitlines():
-        command, *arguments = shlex.split(line.replace("epochs=15", "epochs=4"))
+        command, *arguments = shlex.split(line.replace("epochs=15", "epochs=4"), comments=True)
         assert command == "deepsimplex"
         arguments += ["--resamples", "20"] if arguments[0] == "report" else []
+        arguments += ["training.epochs=4"] if arguments[0] == "train" and "epochs" not in line else []
         done = CliRunner().invoke(application, arguments)
-        assert done.exit_code == (1 if arguments[0] == "monitor" else 0), (
-            done.output
-        )  # more of the other clinic are ill
+        assert done.exit_code == (1 if arguments[0] == "monitor" else 0), done.output  # of the screen, as more are ill
+
+
+@pytest.mark.slow
+@pytest.mark.examples
+def test_table_is_predicted_in_a_shell(tmp_path, monkeypatch):
+    from sklearn.datasets import load_wine
+
+    import deepsimplex as ds
+
+    monkeypatch.chdir(tmp_path)
+    frame = load_wine(as_frame=True).frame.rename(columns={"target": "kind"}).sample(frac=1, random_state=0)
+    frame[:120].to_csv("wine.csv", index=False)
+    frame[120:].to_csv("other.csv", index=False)
+    features = frame.drop(columns="kind")
+    features[120:].to_csv("new.csv", index=False)
+    ds.SimplexGaussianProcess().fit(features[:120], frame.kind[:120]).save("gp.npz")
+    run_shell_block("tables")
+    assert json.loads(Path("evaluation_other.json").read_text())["accuracy"] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.examples
+@pytest.mark.filterwarnings("ignore:none of the .* held-out samples has a class that is likelier:UserWarning")
+def test_screen_runs_in_a_shell(tmp_path, monkeypatch):
+    """The commands of the guide, in this process."""
+    clinics(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run_shell_block("screening")
     table = (tmp_path / "new.csv").read_text().splitlines()
     assert table[0].split(",")[-3:] == ["unknown", "decision", "error"]
     assert len(table) == 70

@@ -1,10 +1,12 @@
 """Write and read .npz archives with a checksum, and check their sizes before memory is allocated."""
 
+import codecs
 import hashlib
 import math
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,37 @@ import numpy as np
 from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 
+from deepsimplex._utils.messages import listed
+
 FORMAT = 2  # raise it when the meaning of stored arrays changes: older files are then refused
 HASH_BYTES = 1 << 24  # of an array that are made contiguous and hashed at a time
 
 # Limits on the uncompressed size of an archive: so many bytes, or so many times the compressed size if that is more.
 # Images and weights compress to a half or a tenth; a zip bomb expands a thousandfold.
 ALWAYS, TIMES = 1 << 30, 100
+
+# Beginnings of files other than archives, and a member of each kind of archive: what it is, and what takes it.
+_BEGINNINGS = {
+    b"\x80": ("a pickle, no file of deepsimplex", "joblib.load reads what joblib.dump wrote"),
+    b"\x89HDF": ("an HDF5 file", "keras.models.load_model reads those of Keras"),
+    b"\x93NUMPY": ("a single array", "numpy.load reads it"),
+}
+_MEMBERS = {
+    "about.npy": (
+        "a saved classifier",
+        "deepsimplex.load loads it, 'deepsimplex evaluate FILE --data TABLE' scores it",
+    ),
+    "stream_p.npy": ("a state of deepsimplex monitor", "give it as --state"),
+    "classes.npy": (
+        "what was fitted after training, without its classifier",
+        "AfterTraining.load(FILE, classifier) loads it",
+    ),
+    "p.npy": ("a file of predictions", "'deepsimplex report FILE' shows them"),
+    "metadata.json": (
+        "a Keras model",
+        "deepsimplex.load loads it, 'deepsimplex evaluate FILE --data DATA' scores it",
+    ),
+}
 
 
 def check_archive(path: str | os.PathLike[str]) -> None:
@@ -64,6 +91,51 @@ def _check_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         raise ValueError(
             f"{member.filename} holds {member.file_size} bytes, and its header says {stated}: shape {shape}"
         )
+
+
+def other_kind(path: str | os.PathLike[str], member: str) -> str | None:
+    """Return what a file is, if it is whole and of another kind than the archives that have a certain member.
+
+    Parameters
+    ----------
+    path : path-like
+    member : str
+        "about.npy" for saved classifiers, "p.npy" for predictions, ...
+
+    Returns
+    -------
+    str or None
+        Begins with "is"; None if the file is damaged, or of that kind.
+
+    Examples
+    --------
+    >>> np.savez(folder / "coin.npz", p=np.zeros(3))
+    >>> other_kind(folder / "coin.npz", "about.npy")
+    "is a file of predictions: 'deepsimplex report FILE' shows them"
+    >>> other_kind(folder / "coin.npz", "p.npy") is None
+    True
+    """
+    kind = None
+    with suppress(Exception):  # a damaged archive may raise anything
+        with Path(path).open("rb") as file:
+            content = file.read(1 << 12)
+        if zipfile.is_zipfile(path):
+            check_archive(path)
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+                first = next((name for name in _MEMBERS if name in names), None)
+                if first != member and archive.testzip() is None:
+                    kind = _MEMBERS.get(first or "")
+                    if kind is None and "digest.npy" not in names and all(name.endswith(".npy") for name in names):
+                        kind = f"an archive of {listed(names, most=5)}", "no file of deepsimplex holds these alone"
+        elif {".joblib", ".pkl", ".pickle"} & {*Path(path).suffixes}:  # which may be compressed
+            kind = _BEGINNINGS[b"\x80"]
+        elif not (kind := next((about for begin, about in _BEGINNINGS.items() if content.startswith(begin)), None)):
+            text = codecs.getincrementaldecoder("utf-8-sig")().decode(content)
+            is_text = all(character.isprintable() or character.isspace() for character in text)
+            if text and is_text and not text.startswith("PK"):  # which begins archives, cut short or not
+                kind = "a text file", "it holds no arrays"
+    return kind and f"is {kind[0]}: {kind[1]}"
 
 
 def fingerprint(*parts: Any) -> str:

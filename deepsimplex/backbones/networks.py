@@ -23,7 +23,9 @@ def _check_sizes(sizes: Sequence[int], name: str) -> list[int]:
     return [int(s) for s in sizes]
 
 
-def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float = 0.0) -> keras.Sequential:
+def mlp(
+    hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float = 0.0, normalize: bool = False
+) -> keras.Sequential:
     """Multi-layer perceptron over flattened samples.
 
     Parameters
@@ -34,6 +36,8 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
         Any Keras activation. Default "relu".
     dropout : float
         Rate of dropout after each hidden layer. Default 0.
+    normalize : bool
+        Whether batch normalization of the inputs comes first, for columns in different units. Default False.
 
     Returns
     -------
@@ -51,6 +55,8 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     except (TypeError, ValueError):
         raise ValueError(f"activation must be a Keras activation, such as 'relu'; found {activation!r}") from None
     layers: list[Any] = [keras.layers.Flatten()]
+    if normalize:
+        layers.append(batch_normalization(epsilon=1e-10))  # columns of small numbers are not drawn to 0
     for units in _check_sizes(hidden, "hidden"):
         layers += [keras.layers.Dense(units, activation=activation), keras.layers.Dropout(dropout)]
     return keras.Sequential(layers, name="mlp")

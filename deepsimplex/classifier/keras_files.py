@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.archives import check_archive
+from deepsimplex._utils.archives import check_archive, other_kind
 
 
 def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
@@ -58,10 +58,11 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     except PermissionError:
         raise
     except Exception as error:  # a damaged archive may raise anything
-        raise ValueError(
-            f"filepath: {str(path)!r} is damaged or cut short, or no model that can be loaded here "
-            f"({type(error).__name__}: {error}); save the model again or restore a copy"
-        ) from error
+        what = other_kind(path, "metadata.json") or (
+            f"is damaged or cut short, or no model that can be loaded here ({type(error).__name__}: {error}); save the "
+            "model again or restore a copy"
+        )
+        raise ValueError(f"filepath: {str(path)!r} {what}") from error
     try:
         model = keras.models.load_model(path, **kwargs)
         not_finite = [weight.path for weight in model.weights if not _is_finite(weight)]
@@ -70,9 +71,8 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
             raise ImportError(
                 f"filepath: {str(path)!r} needs KerasHub; in a checkout: pip install '.[keras-hub]'"
             ) from error
-        raise ValueError(
-            f"filepath: {str(path)!r} holds no model that can be made again ({type(error).__name__}: {error})"
-        ) from error
+        what = f"holds no model that can be made again ({type(error).__name__}: {error})"
+        raise ValueError(f"filepath: {str(path)!r} {other_kind(path, 'metadata.json') or what}") from error
     if not_finite:
         raise ValueError(
             f"filepath: {str(path)!r} holds weights that are NaN or infinite, in {', '.join(not_finite)}: training "

@@ -151,21 +151,27 @@ def number_of(value: str) -> float:
     return math.nan if "_" in value or abs(number) > LARGEST else number
 
 
+def decimal_hint(text: str) -> str:
+    """Return the end of a message about a text that is no number: "" if it has no decimal comma."""
+    has_comma = re.fullmatch(r"[+-]?[\d.]*,\d+", text)
+    return "; write decimals with a point: it has a decimal comma" if has_comma else ""
+
+
 def _check_finite(
     x: NDArray[np.float64], features: dict[str, tuple[str, ...]], lines: list[int], path: str | os.PathLike[str]
 ) -> None:
-    wrong = []
+    wrong, hints = [], []
     for (name, values), column in zip(features.items(), x.T, strict=True):
         rows = np.flatnonzero(np.isnan(column))
         if len(rows):
             many = f" and {len(rows) - 1} other lines" if len(rows) > 1 else ""
+            hints.append(decimal_hint(values[rows[0]]))
             wrong.append(f"{values[rows[0]]!r} in line {lines[rows[0]]}{many} of column {name!r}")
     if wrong:
-        decimals = " Write decimals with a point." if re.search(r"'[+-]?\d+,\d+' in", wrong[0]) else ""
         raise guided(
             "tables.md#text-categories-and-missing-values",
             f"every column of {path} but that of labels must hold finite numbers; found "
-            f"{listed(wrong)}.{decimals} Encode names, fill missing values, or drop columns or lines",
+            f"{listed(wrong)}{max(hints)}. Encode names, fill missing values, or drop columns or lines",
         )
 
 

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import evaluation
-from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays
 from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.validation import check_array, check_class_names, check_probabilities
@@ -411,10 +411,11 @@ class AfterTraining(CalibratedClassifier):
         except PermissionError:
             raise
         except Exception as error:  # a damaged archive may raise anything
-            raise ValueError(
-                f"filepath: {str(path)!r} is damaged, or no file of AfterTraining.save of this version "
-                f"({type(error).__name__}: {error}); save it again or restore a copy"
-            ) from error
+            what = other_kind(path, "classes.npy") or (
+                f"is damaged, or no file of AfterTraining.save of this version ({type(error).__name__}: {error}); save "
+                "it again or restore a copy"
+            )
+            raise ValueError(f"filepath: {str(path)!r} {what}") from error
         loaded = cls(classifier, classes=classes, features=features)
         if classifier is not None and "probe" in arrays:
             loaded._check_probe(arrays["probe"])

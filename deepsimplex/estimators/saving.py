@@ -4,9 +4,7 @@ import importlib
 import json
 import os
 import warnings
-import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import keras
@@ -14,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.archives import load_arrays, save_arrays, with_prefix
+from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays, with_prefix
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex.classifier.keras_files import load_model
@@ -117,16 +115,11 @@ def load(filepath: str | os.PathLike[str]) -> Any:
     except PermissionError:
         raise
     except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
-        with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-            if {"classes.npy", "probe.npy", "after_training.npy"} & {*archive.namelist()}:
-                raise ValueError(
-                    f"filepath: {str(path)!r} holds what was fitted after training, without its classifier: load it by "
-                    "AfterTraining.load(filepath, classifier)"
-                ) from error
-        raise ValueError(
-            f"filepath: {str(path)!r} is damaged, or no classifier of this version ({type(error).__name__}: {error}); "
-            "save the classifier again or restore a copy"
-        ) from error
+        what = other_kind(path, "about.npy") or (
+            f"is damaged, or no classifier of this version ({type(error).__name__}: {error}); save the classifier "
+            "again or restore a copy"
+        )
+        raise ValueError(f"filepath: {str(path)!r} {what}") from error
 
 
 def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:

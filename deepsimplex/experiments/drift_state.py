@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor
 
@@ -43,5 +43,6 @@ def load_drift(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str]]:
     except OSError:
         raise
     except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        raise ValueError(f"state {path} is damaged, or no state of deepsimplex monitor ({error})") from error
+        what = other_kind(path, "stream_p.npy") or f"is damaged, or no state of deepsimplex monitor ({error})"
+        raise ValueError(f"state {path} {what}") from error
     return arrays, arrays.pop("files").tolist()

@@ -2,10 +2,12 @@
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 
 from deepsimplex._utils.atomic_files import replacing
@@ -13,20 +15,25 @@ from deepsimplex.datasets.loading import load_tested
 from deepsimplex.evaluation.json_values import json_value
 from deepsimplex.experiments.image_reading import (
     ImageReading,
-    Model,
     check_output,
     input_shape,
     is_image_shape,
-    load_classifier,
 )
 from deepsimplex.experiments.run_results import scores_of
 from deepsimplex.experiments.saved_predictions import save_predictions
-from deepsimplex.experiments.table_predictions import named_columns
+from deepsimplex.experiments.table_predictions import (
+    AnyModel,
+    check_count,
+    class_names_of,
+    features_of,
+    load_any_classifier,
+    named_columns,
+)
 from deepsimplex.experiments.training_run import BATCH
 
 
 def evaluate_on(
-    model: Model,
+    model: AnyModel,
     data: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
@@ -38,8 +45,8 @@ def evaluate_on(
 
     Parameters
     ----------
-    model : path-like or SimplexClassifier
-        As in ``predict_files``.
+    model : path-like, SimplexClassifier or scikit-learn classifier of deepsimplex
+        As in ``predict_files``, or the .npz file of a classifier's ``save``.
     data : path-like
         As in ``datasets.load``. All samples count, or those of a test part if the data have one. Their classes are
         matched with the model's by name: some may be missing, and others are left out with a warning. Images are read
@@ -75,27 +82,33 @@ def evaluate_on(
     >>> evaluate_on(model, "digits")["samples"]
     1797
     """
-    classifier, path = load_classifier(model)
+    classifier, path = load_any_classifier(model)
+    class_names = class_names_of(classifier)
+    is_network = isinstance(classifier, keras.Model)
     source = Path(data)
     if output is None and path is not None:
         output = path.parent / f"evaluation_{source.resolve().stem}.json"
     target = None if output is None else check_output(output, ".json")
     is_files = source.is_dir() or source.suffix.lower() == ".csv"
     reading = None
-    if is_image_shape(input_shape(classifier)):
+    if is_network and is_image_shape(input_shape(classifier)):
         reading = ImageReading.of(classifier, options.pop("image_size", None), options.pop("color", None), pixel_scale)
     if is_files and reading is not None:
         options = {"image_size": reading.size, "color": reading.color, "on_error": "skip", **options}
     as_bytes = reading is not None and (is_files or reading.pixel_scale == 1)
-    loaded = load_tested(data, classifier.class_names, dtype="uint8" if as_bytes else "float32", **options)
+    loaded = load_tested(data, class_names, dtype="uint8" if as_bytes else "float32", **options)
     x = reading.samples(loaded.x) if reading is not None and as_bytes else loaded.x
-    if classifier.feature_names is not None and loaded.feature_names is not None:
-        x = x[:, named_columns(loaded.feature_names, classifier.feature_names, data)]
-    predicted = classifier.predict_all(x, batch_size=BATCH)
-    report, scores = scores_of(loaded.y, predicted, classifier.class_names)
-    counts = dict(
-        zip(classifier.class_names, np.bincount(loaded.y, minlength=classifier.num_classes).tolist(), strict=True)
-    )
+    if loaded.feature_names is not None:
+        names, count = features_of(classifier)
+        if names is None:
+            check_count(loaded.feature_names, count, data)
+        else:
+            x = x[:, named_columns(loaded.feature_names, names, data)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked
+        predicted = classifier.predict_all(x, **({"batch_size": BATCH} if is_network else {}))
+    report, scores = scores_of(loaded.y, predicted, class_names)
+    counts = dict(zip(class_names, np.bincount(loaded.y, minlength=len(class_names)).tolist(), strict=True))
     scores |= {"samples_of_class": counts, "data": os.fspath(data)}
     if missing := [name for name, count in counts.items() if not count]:
         announce(f"no sample of class {', '.join(missing)} in {data}")
@@ -110,7 +123,7 @@ def evaluate_on(
             loaded.y,
             predicted["probabilities"],
             images=images,
-            class_names=classifier.class_names,
+            class_names=class_names,
             groups=loaded.groups,
         )
         announce(f"scores in {target}, predictions in {predictions}")

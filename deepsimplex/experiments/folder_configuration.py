@@ -1,18 +1,26 @@
-"""Configuration of a run on a folder of images, without a YAML file."""
+"""Configuration of a run on a folder of images or on a table, without a YAML file."""
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from deepsimplex._utils.messages import guided, listed
 from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.datasets.image_files import list_images, read_files
 from deepsimplex.datasets.image_lists import is_table, listed_files
 from deepsimplex.datasets.tables import read_table
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, check_members, checked_config
+from deepsimplex.experiments.configuration import (
+    ConfigurationError,
+    RunConfig,
+    check_members,
+    checked_config,
+    read_options,
+)
 
 LONGEST_SIDE = 64  # of the images that a network is trained on
 MOST_LOOKED_AT = 50  # images, for their usual size and color
@@ -21,19 +29,20 @@ COVERAGE = 0.9
 
 
 def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
-    """Make a configuration for images without a YAML file, by their number and sizes.
+    """Make a configuration for images or a table without a YAML file, by their number and sizes.
 
     A convolutional network is trained on images of the size of most of them, at most 64 pixels a side, in gray if all
     are gray; files that cannot be read are left out with a warning. A fifth of the training samples validates; the
     density and the score of unknown samples are fitted, and the probabilities calibrated; sets of classes with a
-    coverage of 0.9 too, where there are enough samples.
+    coverage of 0.9 too, where there are enough samples. Of a table a perceptron is trained, which normalizes columns.
 
     Parameters
     ----------
     data : path-like
-        A folder of images by class or a .csv file that lists them, as in ``datasets.load``; or a name of it.
+        A folder of images by class, a .csv file that lists them or a .csv table, as in ``datasets.load``; or a name of
+        it.
     overrides : sequence of str
-        As in ``load_config``.
+        As in ``load_config``; "target_column=NAME", which tables need, is short for "data.options.target_column=NAME".
 
     Returns
     -------
@@ -43,7 +52,7 @@ def folder_config(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -
     Raises
     ------
     ConfigurationError
-        As ``load_config``, and for tables, whose columns a configuration must prepare.
+        As ``load_config``, and for a table without the column of labels.
 
     Examples
     --------
@@ -62,25 +71,24 @@ def read_folder(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     3
     """
     place = Path(data).expanduser()
-    table_given = is_table(place)
-    if table_given:
-        raise ConfigurationError(
-            f"{data} must be a folder of images by class, or list images in a column 'file': a table needs a YAML file"
-        )
+    overrides = [re.sub("^target_column=", "data.options.target_column=", override) for override in overrides]
     name = (
         re.sub(r"[^A-Za-z0-9_.-]", "_", (place.resolve() if place.exists() else place).stem).lstrip("_.-") or "images"
     )
-    files = _image_files(place)
+    rows = _labeled_rows(place, overrides) if is_table(place) else 0
+    files = [] if rows else _image_files(place)
     options: dict[str, Any] = {}
     if files:
         size, color = _usual_size_and_color(files)
         options = {"image_size": size, "color": color, "on_error": "skip"}
     small = not files or max(size) < 48
-    validated = int(VALIDATION_FRACTION * 0.8 * len(files)) if files else 2 * least_samples(COVERAGE)
+    backbone = {"name": "cnn", "filters": [32, 64] if small else [32, 64, 128], "dropout": 0.2}
+    samples = rows or len(files)
+    validated = int(VALIDATION_FRACTION * 0.8 * samples) if samples else 2 * least_samples(COVERAGE)
     content: dict[str, Any] = {
         "name": name,
         "data": {"name": os.fspath(data), "options": options, "validation_fraction": VALIDATION_FRACTION},
-        "model": {"backbone": {"name": "cnn", "filters": [32, 64] if small else [32, 64, 128], "dropout": 0.2}},
+        "model": {"backbone": {"name": "mlp", "normalize": True} if rows else backbone},
         "training": {"epochs": 30, "schedule": "cosine"},
         "calibration": {
             "density": "nearest_neighbors",
@@ -90,6 +98,21 @@ def read_folder(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         },
     }
     return checked_config(content, overrides, f"configuration for {data}")
+
+
+def _labeled_rows(table: Path, overrides: Sequence[str]) -> int:
+    """Return the number of rows of a table, which must have the column of labels that the overrides name."""
+    header, lines = read_table(table, "")
+    target = read_options(overrides).get("data", {}).get("options", {}).get("target_column")
+    if str(target) not in header:
+        raise guided(
+            "tables.md#in-a-shell",
+            f"{table} lists no images in a column 'file', and a table needs the name of its column of labels, as in "
+            f"{shlex.join(['deepsimplex', 'train', str(table), f'target_column={header[-1]}'])}; found "
+            f"target_column={target} and the columns {listed(header)}",
+            ConfigurationError,
+        )
+    return len(lines)
 
 
 def _image_files(place: Path) -> list[Path]:

@@ -37,15 +37,18 @@ def write_run_cards(page: Path, runs: Sequence[Run], reports: Mapping[str, Repor
 def _run_card(run: Run, report: Report) -> str:
     predictions = run.predictions
     settings = {key: value for key, value in flat_configuration(run).items() if value not in _UNSET}
-    source = [f"- {key.removeprefix('data.')}: {value}" for key, value in settings.items() if key.startswith("data.")]
+    data = {key.removeprefix("data."): value for key, value in settings.items() if key.startswith("data.")}
+    source = [f"- {key}: {value}" for key, value in data.items() if key != "name"]
     facts = {key: value for key, value in settings.items() if key.partition(".")[0] in ("model", "calibration", "seed")}
     images = predictions.images
+    # Runs keep images of their test samples; other samples are rows of a table.
+    shape = images.shape[1:] if images is not None else (0,) if data else None
     return model_card(
         facts,
         predictions.class_names,
         report=report,
         name=run.name,
-        data="\n".join([*source, f"- test samples: {report.samples}"]) if source else None,
-        task=None if images is None else classification_task(images.shape[1:]),
+        data="\n".join([Path(data["name"]).name, "", *source, f"- test samples: {report.samples}"]) if data else None,
+        task=classification_task(shape),
         versions=run.versions or None,
     )

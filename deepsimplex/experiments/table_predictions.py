@@ -10,15 +10,18 @@ import numpy as np
 
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.validation import check_number
-from deepsimplex.datasets.tables import Table, is_index, number_of, read_table
+from deepsimplex.datasets.tables import Table, decimal_hint, is_index, number_of, read_table
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
 from deepsimplex.estimators.saving import load
 from deepsimplex.experiments.file_predictions import FilePredictions, predicted_columns, with_errors
 from deepsimplex.experiments.image_reading import Model, check_output, input_shape, load_classifier
 
+AnyModel = Model | CalibratedClassifier
+"""A model as for images, the .npz file of a classifier's ``save``, or such a classifier."""
+
 
 def predict_table(
-    model: Model | CalibratedClassifier,
+    model: AnyModel,
     table: str | os.PathLike[str],
     output: str | os.PathLike[str] | None = None,
     *,
@@ -66,10 +69,8 @@ def predict_table(
     (5, 10)
     """
     check_number(rejected, "rejected", least=0, below=1)
-    if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".npz"):
-        model = load(model)
-    classifier: Any = model if isinstance(model, CalibratedClassifier) else load_classifier(model)[0]
-    names, count = _features(classifier)
+    classifier, _ = load_any_classifier(model)
+    names, count = features_of(classifier)
     place = Path(table).expanduser()
     if not place.is_file():
         raise FileNotFoundError(f"table must be a .csv file that exists; found {str(place)!r}")
@@ -94,7 +95,7 @@ def predict_table(
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked
             samples = readable if isinstance(classifier, CalibratedClassifier) else readable.astype(np.float32)
             blocks.append(predicted_columns(classifier, samples, rejected))
-    classes = [str(name) for name in classifier._class_labels()]
+    classes = class_names_of(classifier)
     predictions = FilePredictions(
         tuple(map(str, read.lines)), tuple(classes), **with_errors(blocks, errors, classes), given=given
     )
@@ -103,7 +104,22 @@ def predict_table(
     return predictions
 
 
-def _features(classifier: Any) -> tuple[list[str] | None, int | None]:
+def load_any_classifier(model: AnyModel) -> tuple[Any, Path | None]:
+    """Return the classifier of a path, a SimplexClassifier or one of scikit-learn's interface, and the path."""
+    if isinstance(model, CalibratedClassifier):
+        return model, None
+    if isinstance(model, str | os.PathLike) and os.fspath(model).endswith(".npz"):
+        return load(model), Path(model).expanduser()
+    return load_classifier(model)
+
+
+def class_names_of(classifier: Any) -> list[str]:
+    """Return the names of the classes as tables have them: numbers without a fraction as whole ones."""
+    labels = classifier._class_labels()
+    return [str(int(label) if isinstance(label, float) and label.is_integer() else label) for label in labels]
+
+
+def features_of(classifier: Any) -> tuple[list[str] | None, int | None]:
     """Return the names of the columns that a classifier takes, and their number, as far as it knows them."""
     if isinstance(classifier, CalibratedClassifier):
         known = getattr(classifier, "feature_names_in_", None)
@@ -125,6 +141,15 @@ def named_columns(header: Sequence[str], names: Sequence[str], path: str | os.Pa
     return [header.index(name) for name in names]
 
 
+def check_count(columns: Sequence[str], count: int | None, path: str | os.PathLike[str]) -> None:
+    """Raise ValueError if there are other than ``count`` columns of features."""
+    if count not in (None, len(columns)):
+        raise ValueError(
+            f"{path} must have {count} columns of features, as many as the model takes; found {len(columns)}: "
+            f"{listed(map(repr, columns))}. A column of labels is left out by target_column=NAME"
+        )
+
+
 def _used_columns(
     table: Table, names: Sequence[str] | None, count: int | None, target: str | None, path: Path
 ) -> list[int]:
@@ -136,11 +161,7 @@ def _used_columns(
         table.column(target, "target_column", path)
     columns = zip(*table.lines.values(), strict=True)
     used = [k for k, values in enumerate(columns) if not is_index(header[k], values) and header[k] != target]
-    if count not in (None, len(used)):
-        raise ValueError(
-            f"{path} must have {count} columns of features, as many as the model takes; found {len(used)}: "
-            f"{listed(repr(header[k]) for k in used)}. A column of labels is left out by target_column=NAME"
-        )
+    check_count([header[k] for k in used], count, path)
     warn_caller(f"the model does not know the names of its columns: those of {path} were taken in their order")
     return used
 
@@ -150,4 +171,5 @@ def _error(texts: Sequence[str], values: Any, names: Sequence[str]) -> str:
     wrong = np.flatnonzero(np.isnan(values))
     if not len(wrong):
         return ""
-    return f"column {names[wrong[0]]!r} must hold a finite number; found {texts[wrong[0]]!r}"
+    text = texts[wrong[0]]
+    return f"column {names[wrong[0]]!r} must hold a finite number; found {text!r}{decimal_hint(text)}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import check_archive, fingerprint
+from deepsimplex._utils.archives import check_archive, fingerprint, other_kind
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor, DriftReport
 from deepsimplex.experiments.drift_state import drift_file, load_drift, save_drift
@@ -169,7 +169,8 @@ def _read(path: str | os.PathLike[str]) -> _Columns:
     except OSError:
         raise
     except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        raise ValueError(f"{file} is damaged, or holds no p [N, n] ({error})") from error
+        what = other_kind(file, "p.npy") or f"is damaged, or holds no p [N, n] ({error})"
+        raise ValueError(f"{file} {what}") from error
     return _Columns(p, class_names, labels, arrays.get("familiarity"))
 
 

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -66,8 +67,8 @@ def model_card(
     description : str, optional
         What the model is for, and what not, as Markdown.
     data : str, optional
-        What it was trained and tested on, as Markdown: source, number of samples, how they were split. Default None:
-        the card says that it is not stated.
+        What it was trained and tested on, as Markdown: source, number of samples, how they were split. The first
+        paragraph names the data in the metadata. Default None: the card says that it is not stated.
     license : str, optional
         Identifier such as "apache-2.0". Default None: not stated.
     task : str, optional
@@ -158,7 +159,8 @@ def _metadata(
             for score, kind in _METRICS.items()
             if score in scores and np.isfinite(scores[score])
         ]
-        tested = " ".join(data.split())[:80] if data else "test samples"
+        first = (data or "test samples").strip().partition("\n\n")[0]
+        tested = textwrap.shorten(first.lstrip("#-* "), 80, placeholder="...")
         result = {
             "task": {"type": task or "other"},
             "dataset": {"type": "test", "name": tested},

@@ -482,9 +482,19 @@ def test_configuration_of_a_folder(photos, tmp_path):
         {**config.data.options, "image_size": [64, 32], "color": "grayscale"},
     )
     assert config.calibration.coverage is None  # too few
-    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ds.experiments.ConfigurationError, match="a table needs a YAML file"):
-        folder_config(tmp_path / "table.csv")
+
+
+@pytest.mark.parametrize("overrides", [[], ["training.epochs=2"], ["target_column=kid"], ["target_column=null"]])
+def test_configuration_of_a_table_needs_the_column_of_labels(overrides, tmp_path):
+    (tmp_path / "my table.csv").write_text("length;the kind\n" + "1;a\n2;b\n" * 200)
+    message = r"my table.csv' 'target_column=the kind'; found target_column=.* the columns length, the kind"
+    with pytest.raises(ds.experiments.ConfigurationError, match=message) as raised:
+        folder_config(tmp_path / "my table.csv", overrides)
+    assert raised.value.__notes__ == ["See docs/guides/tables.md#in-a-shell"]
+    config = folder_config(tmp_path / "my table.csv", ["target_column=the kind"])
+    assert (config.name, config.data.options) == ("my_table", {"target_column": "the kind"})
+    assert config.model.backbone == {"name": "mlp", "normalize": True}
+    assert config.calibration.coverage == 0.9
 
 
 @pytest.mark.slow

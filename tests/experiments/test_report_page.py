@@ -483,7 +483,7 @@ def test_report_command_writes_the_page_and_prints_its_steps(inputs, page, tmp_p
     ("arguments", "message"),
     [
         (["nowhere"], "there is no run 'nowhere'"),
-        (["pyproject.toml"], "pyproject.toml is damaged, or no file of save_predictions"),
+        (["pyproject.toml"], "pyproject.toml is a text file: it holds no arrays"),
         (["pyproject.toml", "--level", "2"], "level must be a number above 0 and below 1; found 2.0"),
     ],
 )

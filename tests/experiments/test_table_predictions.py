@@ -1,6 +1,7 @@
 """A trained classifier on the rows of new tables: in Python and on the command line."""
 
 import csv
+import json
 import re
 import warnings
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 
 import deepsimplex as ds
-from deepsimplex.experiments import evaluate_on, load_config, predict_table
+from deepsimplex.experiments import evaluate_on, load_config, load_predictions, predict_table
 from deepsimplex.experiments.training_run import build_classifier, load_split
 
 NAMES = ["length", "mass", "=width"]
@@ -88,6 +89,7 @@ def test_rows_without_a_number_are_errors_and_the_others_predicted(wrong, saved,
     written = read(tmp_path / "out.csv")
     assert [bool(row["class"]) for row in written] == [True, False, True, True]
     assert written[1]["error"].startswith("column 'length' must")
+    assert ("decimal comma" in written[1]["error"]) == (wrong == "1,5")
 
 
 def test_missing_and_double_columns_raise(saved, tmp_path):
@@ -117,6 +119,34 @@ def test_columns_without_names_are_taken_in_their_order(command, tmp_path):
     assert written == classifier.predict(new[NAMES].to_numpy()).tolist()
     with pytest.raises(ValueError, match="target_column must name a column"):
         predict_table(classifier, tmp_path / "new.csv", target_column="species")
+
+
+def test_saved_models_are_evaluated_on_tables(saved, command, tmp_path):
+    other = rows(3, 90)
+    other[["kind", *NAMES[::-1]]].to_csv(tmp_path / "other.csv", index=False)
+    with warnings.catch_warnings(action="error", category=UserWarning):
+        result = command("evaluate", saved, "--data", tmp_path / "other.csv", "target_column=kind")
+    assert "evaluation_other.json" in result.stdout
+    scores = json.loads((saved.parent / "evaluation_other.json").read_text())
+    classifier, x = ds.load(saved), other[NAMES].to_numpy("float32")
+    p = classifier.predict_all(x if isinstance(classifier, keras.Model) else other[NAMES])["probabilities"]
+    assert scores["accuracy"] == np.mean(np.array(["ant", "bee", "cat"])[p.argmax(axis=1)] == other.kind)
+    assert {"set_coverage", "unfamiliar_share", "unknown_share"} <= scores.keys()
+    assert load_predictions(saved.parent / "evaluation_other.npz").class_names == ("ant", "bee", "cat")
+
+
+@pytest.mark.parametrize("labels", [np.int64, np.float64, str])
+def test_classifier_of_an_array_is_evaluated_on_a_table(labels, tmp_path):
+    X, y, other = rows(0)[NAMES].to_numpy(), np.arange(60) % 3, rows(3)
+    classifier = ds.GLVQ().fit(X, y.astype(labels))
+    other.assign(kind=y).to_csv(tmp_path / "other.csv", index=False)
+    scores = evaluate_on(classifier, tmp_path / "other.csv", target_column="kind")
+    assert scores["accuracy"] == np.mean(classifier.predict(other[NAMES].to_numpy()).astype(float) == y)
+    assert scores["samples_of_class"] == {"0": 20, "1": 20, "2": 20}
+    assert not list(tmp_path.glob("*.json"))
+    other.assign(kind=y).drop(columns="mass").to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(ValueError, match="must have 3 columns of features, as many as the model takes; found 2"):
+        evaluate_on(classifier, tmp_path / "other.csv", target_column="kind")
 
 
 def test_models_of_images_take_no_table(tmp_path):
