@@ -44,8 +44,8 @@ def _named(value: Any) -> Any:
 
 # Context of the first validation, which imports neither Keras nor modules of the user.
 _STRUCTURE = "structure"
-# Names and configurations whose classes are elsewhere: "module:Class", "package>Class", serialized objects.
-_ELSEWHERE = re.compile(r"\w:\w|>|class_name")
+# Names and configurations whose classes are elsewhere: "module:Class", "package>Class", serialized objects, files.
+_ELSEWHERE = re.compile(r"\w:\w|>|class_name|\.keras\b")
 # Members that need Keras; None for those that Keras has more of.
 KERAS_MEMBERS: dict[str, tuple[str, ...] | None] = {
     "backbone": ("mlp", "cnn", "resnet"),
@@ -95,10 +95,13 @@ def _make_with_keras(kind: str) -> Callable[[Any, ValidationInfo], Any]:
         names = KERAS_MEMBERS[kind]
         if info.context != _STRUCTURE:
             return _make(make)(value, info)
+        if kind == "backbone" and str(file := value.get("name")).endswith(".keras") and not Path(file).is_file():
+            raise ValueError(f"{kind} must be a file that exists; found {file!r}")
         if names and value.get("name") not in names and not _ELSEWHERE.search(repr(value)):
             name = value.get("name", value)
+            files = "'keras_hub:PRESET', a .keras file, " if kind == "backbone" else ""
             raise ValueError(
-                f"{kind} must be one of {', '.join(names)}, or 'module:Class'; found {name!r}"
+                f"{kind} must be one of {', '.join(names)}, {files}or 'module:Class'; found {name!r}"
                 f"{did_you_mean(name, names)}"
             )
         return value

@@ -60,6 +60,8 @@ MISTAKES = [
     ("target=casimak", "casimac"),
     ("target.distnace=euclidean", "distance"),
     ("model.backbone.name=mpl", "did you mean 'mlp'"),
+    ("model.backbone=net.h5", "one of mlp, cnn, resnet, 'keras_hub:PRESET', a .keras file, or .*found 'net.h5'"),
+    ("model.backbone=none.keras", "model.backbone: backbone must be a file that exists; found 'none.keras'$"),
     ("model.backbone.depth=3", "depth"),
     ("name=../elsewhere", "name: "),
     ("training.epochs", r"an override must.*found 'training\.epochs'"),
