@@ -1,5 +1,6 @@
 """Configuration of a run: a YAML file, validated by a schema that rejects unknown keys."""
 
+import difflib
 import inspect
 import os
 import re
@@ -429,7 +430,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _explain(problem: Any) -> str:
-    """Describe a pydantic error, with the nearest known key for an unknown one."""
+    """Describe a pydantic error, with the nearest known key, of any section, for an unknown one."""
     path = [str(step) for step in problem["loc"]]
     where = ".".join(path)
     if problem["type"] != "extra_forbidden":
@@ -442,4 +443,16 @@ def _explain(problem: Any) -> str:
     for step in path[:-1]:
         section = section.model_fields[step].annotation
     known = list(section.model_fields)
-    return f"unknown key {where!r}" + (did_you_mean(path[-1], known) or f"; known keys are {', '.join(known)}")
+    from deepsimplex.datasets.loading import KNOWN
+
+    sections = {name: field.annotation for name, field in RunConfig.model_fields.items()}
+    places = {key: f"data.options.{key}" for key in KNOWN} | {
+        key: f"{name}.{key}"
+        for name, kind in sections.items()
+        if inspect.isclass(kind) and issubclass(kind, _Section)
+        for key in kind.model_fields
+    }
+    places |= {key: key for key in (*sections, *known)}
+    near = difflib.get_close_matches(path[-1], places, n=1, cutoff=0.8)
+    hint = f"; did you mean {places[near[0]]!r}?" if near else did_you_mean(path[-1], known)
+    return f"unknown key {where!r}" + (hint or f"; known keys are {', '.join(known)}")

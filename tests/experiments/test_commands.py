@@ -226,7 +226,7 @@ def test_evaluate_and_export_use_the_newest_run(finished, command):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.name=nothing", "'nothing' is unknown"),
+        ("data.name=nothing", "no folder or data set 'nothing'"),
         ("data.options.dtype=float16", r"dtype must.*found 'float16'"),
         ("data.validation_fraction=0.9999", "leaves 0 for training"),
         ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),

@@ -53,6 +53,11 @@ def test_overrides_reach_nested_keys(digits):
 MISTAKES = [
     ("training.epoch=3", "unknown key 'training.epoch'; did you mean 'epochs'"),
     ("trainig.epochs=3", "unknown key 'trainig'; did you mean 'training'"),
+    ("epochs=3", "unknown key 'epochs'; did you mean 'training.epochs'"),
+    ("model.epoch=3", "unknown key 'model.epoch'; did you mean 'training.epochs'"),
+    ("image_size=32", "unknown key 'image_size'; did you mean 'data.options.image_size'"),
+    ("data.color=rgb", "unknown key 'data.color'; did you mean 'data.options.color'"),
+    ("training.seed=3", "unknown key 'training.seed'; did you mean 'seed'"),
     ("model.zzz=3", "unknown key 'model.zzz'; known keys are backbone, head, covariance, readout"),
     ("training.epochs=0", "training.epochs: .*greater than or equal to 1; found 0"),
     ("training.epochs=many", "training.epochs: .*found 'many'"),
