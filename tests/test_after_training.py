@@ -217,7 +217,7 @@ def test_invalid_priors_and_rules_change_nothing():
         (lambda: after.set_priors([1, 1, 1], trained=[0, 1, 1]), ValueError, "trained must be above 0.*class 0"),
         (lambda: after.estimate_priors(x[:3]), ValueError, "p must have more rows than classes, at least 4; found 3"),
         (lambda: after.set_decision("cheapest"), TypeError, "rule must be a DecisionRule.*found 'cheapest'"),
-        (lambda: after.set_decision(RiskControl(0.1)), ValueError, "RiskControl is not fitted"),
+        (lambda: after.set_decision(RiskControl(0.1)), ValueError, r"RiskControl is not.*set_decision\(rule, X, y\)"),
         (lambda: after.set_decision(ExpectedCost(np.eye(2))), ValueError, "costs must be those of the 3 classes"),
         (lambda: after.set_decision(ExpectedCost(np.eye(3)), x, y), ValueError, "x and y must not be given"),
         (lambda: after.set_decision(None, x, y), ValueError, "x and y must not be given"),

@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import get_scorer, log_loss
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -71,6 +73,29 @@ def test_wrapped_classifier_predicts_calibrated_probabilities_and_sets(fitted, f
     assert report.intervals["accuracy"][0] < report.accuracy == np.mean(fitted.predict(X) == y)
     assert fitted.familiarity(X).mean() == pytest.approx(0.5, abs=0.1)
     assert fitted.familiarity(100 + X[:3]).max() == 0
+
+
+@pytest.mark.parametrize("column", [["red", "blue"] * 30, [1.0, np.nan] * 30], ids=["text", "missing"])
+def test_density_of_a_pipeline_needs_its_features(column):
+    pandas = pytest.importorskip("pandas")
+    frame, y = pandas.DataFrame({"column": column, "size": np.arange(60.0)}), np.arange(60) % 2
+    step = OneHotEncoder(sparse_output=False) if column[0] == "red" else SimpleImputer()
+    pipeline = make_pipeline(make_column_transformer((step, ["column"]), remainder="passthrough"), LogisticRegression())
+    wrapped = ds.AfterTraining(pipeline.fit(frame, y))
+    message = r"X must .*; found .*features=pipeline\[:-1\]\.transform, with an imputer where values are missing"
+    with pytest.raises((TypeError, ValueError), match=message):
+        wrapped.fit_density(frame, y)
+    wrapped.set_params(features=pipeline[:-1].transform).fit_density(frame, y)
+    assert wrapped.familiarity(frame).max() <= 1
+
+
+def test_repr_shows_what_is_fitted(iris, regression):
+    wrapped = ds.AfterTraining(regression)
+    assert " with " not in repr(wrapped)
+    wrapped.calibrate(*iris[1]).conformalize(*iris[1], coverage=0.8)
+    assert re.search(
+        r"^AfterTraining\(classifier=[^$]* with TemperatureScaling\(.*ConformalSets\(coverage=0\.8", repr(wrapped)
+    )
 
 
 def test_report_resamples_groups_and_takes_those_of_sets(forest, digits):

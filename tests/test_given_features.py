@@ -1,5 +1,7 @@
 """Classifiers on backbones with nothing to train: the head is solved in closed form, features are computed once."""
 
+from contextlib import nullcontext
+
 import keras
 import numpy as np
 import pytest
@@ -743,3 +745,17 @@ def test_trained_networks_need_held_out_samples(covariance, digits):
 def test_invalid_share_of_rejected_samples_raises(rejected, seven):
     with pytest.raises(ValueError, match=r"^rejected must"):
         seven[0].predict_or_unknown(seven[1], rejected)
+
+
+@pytest.mark.parametrize(
+    ("front", "warns"), [([], True), ([keras.layers.Rescaling(255)], False)], ids=["0..1", "0..255"]
+)
+def test_pixels_of_another_scale_than_the_backbone_rescales_warn(front, warns, digits):
+    x, y, *_ = digits
+    network = keras.Sequential([keras.layers.Rescaling(1 / 127.5, offset=-1), keras.layers.Flatten()])
+    network.trainable = False
+    model = ds.SimplexClassifier(keras.Sequential([keras.Input(x.shape[1:]), *front, network]), num_classes=10)
+    model.compile()
+    expected = pytest.warns(UserWarning, match=r"x lies in \[0, 1\].*Rescaling\(255\)") if warns else nullcontext()
+    with expected:
+        model.fit(x, y, verbose=0)

@@ -149,6 +149,20 @@ def test_portable_files_keep_sets(format, network, tmp_path):
     np.testing.assert_array_equal(served["prediction_set"], model.predict_set(x))
 
 
+def test_most_probable_class_is_added_to_empty_sets(process, tmp_path):
+    classifier, X, y = process
+    new, _ = draw(np.random.default_rng(9), 60)
+    options = {"coverage": 0.3, "left_out": True}
+    allowed = copy.copy(classifier).conformalize(X, y, **options).predict_set(new)
+    filled = copy.copy(classifier).conformalize(X, y, allow_empty=False, **options)
+    likeliest = np.eye(allowed.shape[1], dtype=bool)[classifier.predict_proba(new).argmax(axis=1)]
+    expected = np.where(allowed.any(axis=1, keepdims=True), allowed, likeliest)
+    assert not allowed.any(axis=1).all()
+    np.testing.assert_array_equal(filled.predict_set(new), expected)
+    filled.save(tmp_path / "filled.npz")
+    np.testing.assert_array_equal(ds.load(tmp_path / "filled.npz").predict_set(new), expected)
+
+
 def test_left_out_samples_must_be_those_of_training(process, network):
     classifier, X, y = process
     other = draw(np.random.default_rng(8), 90)
@@ -185,13 +199,13 @@ def test_rule_is_fitted_to_left_out_rows(process):
 
 
 def test_runs_and_tables_of_files_have_the_sets_of_the_model(network):
-    from deepsimplex.experiments.file_predictions import _predicted
+    from deepsimplex.experiments.file_predictions import predicted_columns
     from deepsimplex.experiments.run_results import scores_of
 
     model, X, y = network
     model = copy.deepcopy(model).conformalize(X, y, 0.8, left_out=True)
     x, labels = (part[:20] for part in draw(np.random.default_rng(8), 40))
     sets = model.predict_set(x)
-    np.testing.assert_array_equal(_predicted(model, x, 0.05)["sets"], sets)
+    np.testing.assert_array_equal(predicted_columns(model, x, 0.05)["sets"], sets)
     report, _ = scores_of(labels, model.predict_all(x), model.class_names)
     assert report.set_size == ds.evaluation.set_size(labels, sets)

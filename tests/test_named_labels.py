@@ -63,6 +63,8 @@ def arguments(function, y):
     }
     named = "y" if "y" in parameters else "assigned"
     options = {"by": "likelihood", "resamples": 10}
+    if function in (evaluation.decision_curve, evaluation.net_benefit):  # of three classes, one must be given
+        options["positive"] = 1
     return {**given, named: y, **{name: value for name, value in options.items() if name in parameters}}
 
 

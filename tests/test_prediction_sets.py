@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_wine
 
@@ -177,6 +178,22 @@ def test_sets_do_not_depend_on_batch_or_config_round_trip(method):
     np.testing.assert_array_equal(np.concatenate([sets.predict(p[:7]), sets.predict(p[7:])]), sets.predict(p))
 
 
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_most_probable_class_is_added_to_empty_sets(method, by_class):
+    p, y = draw(3, 600, n=3)
+    p, y = p[p.max(axis=1) > 0.7], y[p.max(axis=1) > 0.7]  # right more often than the coverage
+    fitted = ConformalSets(0.6, method, by_class, allow_empty=False).fit(p, y)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(fitted))
+    allowed = ConformalSets(0.6, method, by_class).fit(p, y).predict(p)
+    expected = np.where(allowed.any(axis=1, keepdims=True), allowed, np.eye(3, dtype=bool)[p.argmax(axis=1)])
+    assert 0 < np.mean(~allowed.any(axis=1)) == ds.evaluation.report(y, p, sets=allowed).empty_sets
+    for sets in (fitted.predict(p), again.predict(p), fitted.predict(tf.constant(p)).numpy()):
+        np.testing.assert_array_equal(sets, expected)
+    with pytest.raises(TypeError, match="allow_empty must be True or False; found 'no'"):
+        ConformalSets(allow_empty="no")
+
+
 def test_invalid_sets_raise():
     p, y = draw(2, 50)
     with pytest.raises(ValueError, match=r"coverage must.*found 1\.0"):
@@ -223,6 +240,14 @@ def test_model_files_and_exports_keep_sets(model, four, tmp_path):
     served = ds.export.load_served(tmp_path / "served").predict(x_test)["prediction_set"]
     assert served.dtype == bool
     assert np.mean(served == sets) > 0.99  # scores are compared in single precision
+    (x, y), _ = four
+    filled = keras.models.clone_model(model)
+    filled.set_weights(model.get_weights())
+    assert not filled.conformalize(x[150:], y[150:], 0.2).predict_set(x_test).any(axis=1).all()
+    filled.conformalize(x[150:], y[150:], 0.2, allow_empty=False).export(tmp_path / "filled")
+    served = ds.export.load_served(tmp_path / "filled").predict(x_test)["prediction_set"]
+    assert served.any(axis=1).all()
+    np.testing.assert_array_equal(served, filled.predict_set(x_test))
 
 
 def test_model_predicts_sets_by_group(model, four, tmp_path):
@@ -281,6 +306,11 @@ def test_estimators_have_sets(name, tmp_path):
         np.testing.assert_array_equal(ds.load(tmp_path / "c.npz").predict_set(X[2::3]), sets)
     with pytest.warns(UserWarning, match="calibrate changes the probabilities"):
         classifier.calibrate(None)
+    sets = classifier.conformalize(X[1::3], y[1::3], coverage=0.5).predict_set(X[2::3])
+    filled = classifier.conformalize(X[1::3], y[1::3], coverage=0.5, allow_empty=False).predict_set(X[2::3])
+    assert np.all(sets <= filled)
+    assert not sets.any(axis=1).all()
+    assert filled.any(axis=1).all()
     groups = np.arange(len(X)) % 2
     sets = classifier.conformalize(X[1::3], y[1::3], groups=groups[1::3]).predict_set(X[2::3], groups[2::3])
     assert 0.75 < ds.evaluation.coverage(np.searchsorted(["a", "b", "c"], y[2::3]), sets) <= 1

@@ -9,6 +9,7 @@ from scipy.special import expit
 
 from deepsimplex.calibration import RiskControl
 from deepsimplex.calibration.risk_control import p_values_of_risk
+from deepsimplex.evaluation import decision_curve, net_benefit
 
 REPEATS = 200
 
@@ -51,7 +52,7 @@ def test_risk_of_new_samples_is_below_bound(risk, bound, samples, method):
     rng = np.random.default_rng(0)
     population = draw(rng, 20000)[0]
     thresholds = expit(np.linspace(8, -2, 101)) if callable(risk) else None
-    control = RiskControl(bound, risk, method=method, thresholds=thresholds)
+    control = RiskControl(bound, risk, method=method, thresholds=thresholds, positive=1)
     risks = [EXPECTED[risk](population, control.fit(*draw(rng, samples)).threshold_) for _ in range(REPEATS)]
     if method == "conformal":  # in the mean, not vacuously
         assert bound - 0.02 < np.mean(risks) < bound + 2 * np.std(risks) / math.sqrt(REPEATS)
@@ -119,6 +120,32 @@ def test_positive_class_by_name_or_number():
         labels = y if names is None else np.array(names)[y]
         control = RiskControl(0.3, "false_negative_rate", positive=positive).fit(p, labels, classes=names)
         assert control.positive_ == number
+
+
+@pytest.mark.parametrize("names", [None, [0, 1], ["0", "1"], [False, True]])
+def test_positive_class_of_zero_and_one_is_one_by_default(names):
+    y = np.array([0, 1] * 20)
+    p = np.eye(2)[y]
+    labels = y if names is None else np.array(names)[y]
+    rule = RiskControl(0.3, "false_negative_rate").fit(p, labels, classes=names)
+    assert rule.positive_ == 1
+    assert RiskControl.from_config(rule.get_config()).positive_ == 1
+    assert decision_curve(labels, p, [0.5], classes=names).net_benefit[0] == 0.5
+
+
+@pytest.mark.parametrize("names", [["benign", "malignant"], [1, 2], [1, 0], [0, 1, 2], None])
+def test_positive_class_of_other_names_must_be_given(names):
+    n = 3 if names is None else len(names)
+    y, p = np.arange(30) % n, np.eye(n)[np.arange(30) % n]
+    labels = y if names is None else np.array(names)[y]
+    message = f"positive must be one of {', '.join(map(str, names or range(3)))}; found None"
+    for call in (
+        RiskControl(0.3, "false_negative_rate").fit,
+        lambda p, y, **options: decision_curve(y, p, **options),
+        lambda p, y, **options: net_benefit(y, p, 0.5, **options),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(p, labels, classes=names)
 
 
 def test_conformal_threshold_equals_search_written_out():

@@ -89,7 +89,9 @@ def decision_curve() -> Figure:
     y, p, _ = forest()
     X = load_wine().data[:, :2]  # less is known of two columns
     probabilities = {"forest": p, "LVQ1, two columns": cross_val_predict(ds.LVQ1(), X, y, method="predict_proba")}
-    return ds.plots.decision_curve({name: ds.evaluation.decision_curve(y, one) for name, one in probabilities.items()})
+    return ds.plots.decision_curve(
+        {name: ds.evaluation.decision_curve(y, one, positive=1) for name, one in probabilities.items()}
+    )
 
 
 def decision_regions() -> Figure:

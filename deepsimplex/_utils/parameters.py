@@ -127,11 +127,11 @@ class Fitted:
         """Whether ``fit`` was called."""
         return all(hasattr(self, name) for name in self.fitted_attributes)
 
-    def _check_fitted(self) -> None:
+    def _check_fitted(self, advice: str = "call fit with held-out samples first") -> None:
         if not self.is_fitted:
             from sklearn.exceptions import NotFittedError
 
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit with held-out samples first")
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; {advice}")
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor and, after the fit, fitted attributes, as numbers and lists."""

@@ -356,11 +356,15 @@ def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classe
 def class_number(name: Any, classes: Sequence[Any], argument: str = "positive") -> int:
     """Return the position of a class among the classes: by name or, as text leaves numbers for numbers, by number.
 
+    None is class 1 of the classes 0 and 1, and must be another one of others.
+
     Examples
     --------
     >>> class_number("ill", ["healthy", "ill"]), class_number(0, ["healthy", "ill"]), class_number(5, [7, 5])
     (1, 0, 1)
     """
+    if name is None and tuple(classes) in ((0, 1), ("0", "1")):
+        return 1
     value = name.item() if isinstance(name, np.generic) else name
     numbers = range(len(classes)) if all(isinstance(each, str) for each in classes) else ()
     places = [*enumerate(classes), *enumerate(numbers)]

@@ -221,18 +221,20 @@ class FittedComponents:
         *,
         groups: Any = None,
         left_out: bool = False,
+        allow_empty: bool = True,
         seed: int = 0,
         **options: Any,
     ) -> Self:
         """Fit prediction sets to probabilities of held-out samples, or remove them if x is None."""
         sets: ConformalSets | None = None
         if not _removes(x, y, "conformalize"):
+            further: dict[str, Any] = {"seed": seed, "allow_empty": allow_empty}
             if check_flag(left_out, "left_out"):
                 outputs, labels, update = self.classifier._left_out_outputs(x, y, MOST_LEFT_OUT, seed)
-                sets = JackknifePlusSets(coverage, method, by_class, seed=seed).without(*update)
+                sets = JackknifePlusSets(coverage, method, by_class, **further).without(*update)
                 sets.fit(self._calibrated(outputs), labels, groups=groups)
             else:
-                sets = ConformalSets(coverage, method, by_class, seed=seed)
+                sets = ConformalSets(coverage, method, by_class, **further)
                 sets.fit(*self._held_out(x, y, False, options), groups=groups)
         self.prediction_sets = sets
         return self
@@ -250,6 +252,8 @@ class FittedComponents:
         elif x is not None:
             p, labels = self._held_out(x, y, left_out, options)
             rule = copy.deepcopy(rule).fit(p, [names[label] for label in labels], classes=names)
+        else:
+            rule._check_fitted("set_decision(rule, X, y) fits it to held-out samples")
         if rule is not None:
             rule.decide(np.full((1, len(names)), 1.0 / len(names)))  # raises for a rule that is not fitted, or unfit
         self.decision_rule = rule

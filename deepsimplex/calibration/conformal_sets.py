@@ -51,6 +51,9 @@ class ConformalSets(Fitted):
         classes.
     seed : int
         Seed of the random part of "aps" and "raps". Default 0.
+    allow_empty : bool
+        Whether sets may be empty. Default True, which keeps the coverage near the one asked for. False adds the most
+        probable class to empty sets: coverage can only grow, and so does the mean size.
 
     Attributes
     ----------
@@ -107,6 +110,7 @@ class ConformalSets(Fitted):
         penalty: float = 0.01,
         free_classes: int = 5,
         seed: int = 0,
+        allow_empty: bool = True,
     ) -> None:
         self.coverage = check_number(coverage, "coverage", 0, below=1)
         self.method = check_choice(method, "method", get_args(ConformalMethod))
@@ -114,6 +118,7 @@ class ConformalSets(Fitted):
         self.penalty = check_number(penalty, "penalty", least=0)
         self.free_classes = check_whole(free_classes, "free_classes", 0)
         self.seed = check_whole(seed, "seed", 0)
+        self.allow_empty = check_flag(allow_empty, "allow_empty")
 
     def fit(
         self, p: ArrayLike, y: ArrayLike, *, classes: Sequence[Any] | None = None, groups: ArrayLike | None = None
@@ -170,8 +175,8 @@ class ConformalSets(Fitted):
         Returns
         -------
         ndarray or tensor of bool, shape [N, n]
-            Whether each class is in the set. Sets of "lac" may be empty: no class is as likely as those of the held-out
-            samples were.
+            Whether each class is in the set. Sets may be empty where no class is as likely as the true ones of the
+            held-out samples were, but for ``allow_empty=False``.
         """
         self._check_fitted()
         p = p if is_tensor(p) else check_probabilities(p)
@@ -182,7 +187,16 @@ class ConformalSets(Fitted):
         ops, dtype = operations(p), precise_dtype()
         # Round-off of probabilities in single precision must not leave out the sample that made the threshold.
         slack = 4.0 * float(np.finfo(numpy_dtype(p)).eps)
-        return self._scores(ops.cast(p, dtype)) <= ops.constant(thresholds + slack, dtype)
+        return self._filled(self._scores(ops.cast(p, dtype)) <= ops.constant(thresholds + slack, dtype), p)
+
+    def _filled(self, sets: Any, p: Any) -> Any:
+        """Return sets [N, n] with the most probable class added to empty ones, unless these are allowed."""
+        if self.allow_empty:
+            return sets
+        ops = operations(p)
+        is_empty = ops.reduce_sum(ops.cast(sets, ops.int32), axis=-1, keepdims=True) == 0
+        likeliest = ops.one_hot(ops.argmax(p, axis=-1), p.shape[-1], dtype=ops.int32) == 1
+        return sets | (is_empty & likeliest)
 
     def _thresholds_of(self, groups: ArrayLike | None, rows: int) -> NDArray[np.float64]:
         """Return the thresholds of every row, [N, 1] or [N, n], or without groups those of all, [1] or [n]."""

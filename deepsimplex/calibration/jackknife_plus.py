@@ -10,7 +10,7 @@ from deepsimplex._utils.array_operations import tf
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import registered
 from deepsimplex._utils.validation import check_labels_and_probabilities
-from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
+from deepsimplex.calibration.conformal_sets import ConformalSets
 
 # Training samples at most that are left out: the more, the longer predictions take.
 MOST_LEFT_OUT = 500
@@ -24,8 +24,8 @@ class JackknifePlusSets(ConformalSets):
 
     Parameters
     ----------
-    coverage, method, by_class, penalty, free_classes, seed
-        As for ``ConformalSets``.
+    coverage, method, by_class, penalty, free_classes, seed, allow_empty
+        As for ``ConformalSets``. The most probable class of a sample is that of the mean over the left-out samples.
 
     Attributes
     ----------
@@ -64,17 +64,6 @@ class JackknifePlusSets(ConformalSets):
     labels_: NDArray[np.int64]
     influence_: NDArray[np.float64]
     residuals_: NDArray[np.float64]
-
-    def __init__(
-        self,
-        coverage: float = 0.9,
-        method: ConformalMethod = "lac",
-        by_class: bool = False,
-        penalty: float = 0.01,
-        free_classes: int = 5,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(coverage, method, by_class, penalty, free_classes, seed)
 
     def without(self, influence: NDArray[np.float64], residuals: NDArray[np.float64]) -> Self:
         """Set the arrays by which the classifier predicts without each left-out sample."""
@@ -123,4 +112,5 @@ class JackknifePlusSets(ConformalSets):
         for rows in self._categories(n).values():
             count = tf.tensordot(exceeded, tf.constant(rows.astype(float), p.dtype), [[1], [0]])
             columns.append(count < self.coverage * (rows.sum() + 1) - 1e-9)
-        return tf.stack([columns[k][:, k] for k in range(n)], axis=1) if self.by_class else columns[0]
+        sets = tf.stack([columns[k][:, k] for k in range(n)], axis=1) if self.by_class else columns[0]
+        return self._filled(sets, tf.reduce_mean(p, axis=1))

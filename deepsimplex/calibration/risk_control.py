@@ -62,8 +62,9 @@ class RiskControl(DecisionRule):
     thresholds : array_like, optional
         In the order of risk, safest first; a callable needs them. Default None: for "selective_error" 242 from nearly 1
         to 0, for the others the probabilities of the held-out samples themselves.
-    positive : int or label
-        Class for "false_negative_rate": its name if ``fit`` gets ``classes``, or its number. Default 1.
+    positive : int or label, optional
+        Class for "false_negative_rate": its name if ``fit`` gets ``classes``, or its number. Default None: class 1 of
+        the classes 0 and 1; others must be given.
 
     Attributes
     ----------
@@ -76,7 +77,8 @@ class RiskControl(DecisionRule):
     Raises
     ------
     ValueError
-        For bounds outside of (0, 1); by ``fit``, if no threshold is safe, and for losses outside of [0, 1].
+        For bounds outside of (0, 1); by ``fit``, if no threshold is safe, for losses outside of [0, 1], and without the
+        class ``positive`` among others than 0 and 1.
 
     Notes
     -----
@@ -124,7 +126,7 @@ class RiskControl(DecisionRule):
         delta: float = 0.1,
         method: Method = "learn_then_test",
         thresholds: ArrayLike | None = None,
-        positive: Any = 1,
+        positive: Any = None,
     ) -> None:
         self.bound = check_number(bound, "bound", 0, below=1)
         self.risk = risk if callable(risk) else check_choice(risk, "risk", get_args(Risk), "a callable or one of")

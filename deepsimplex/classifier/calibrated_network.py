@@ -122,6 +122,7 @@ class CalibratedNetwork(SimplexNetwork):
         *,
         groups: Any = None,
         left_out: bool = False,
+        allow_empty: bool = True,
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
@@ -146,6 +147,9 @@ class CalibratedNetwork(SimplexNetwork):
         left_out : bool
             Whether x are the training samples of a head in closed form, each to be left out, so that none need to be
             held out: see the notes. Default False.
+        allow_empty : bool
+            Whether sets may be empty. Default True. False adds the most probable class to empty sets, by which coverage
+            can only grow.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -179,7 +183,8 @@ class CalibratedNetwork(SimplexNetwork):
         True
         """
         options: Any = {"groups": groups, "seed": self.seed, "batch_size": batch_size, "verbose": verbose}
-        self.after_training.conformalize(x, y, coverage, method, by_class, left_out=left_out, **options)
+        options |= {"left_out": left_out, "allow_empty": allow_empty}
+        self.after_training.conformalize(x, y, coverage, method, by_class, **options)
         self._output_models.clear()
         return self
 

@@ -52,6 +52,30 @@ def random_layers(layer: Any) -> list[str]:
     return [layer.name] if any(variable.name == "seed_generator_state" for variable in layer.variables) else []
 
 
+def inner_layers(network: Any) -> list[keras.layers.Layer]:
+    """Return the layers of a network in their order, those of networks inside it in place of these.
+
+    Examples
+    --------
+    >>> inside = keras.Sequential([keras.layers.Rescaling(2.0, name="twice")])
+    >>> [layer.name for layer in inner_layers(keras.Sequential([inside, keras.layers.Flatten(name="flat")]))]
+    ['twice', 'flat']
+    """
+    return [inner for each in getattr(network, "layers", ()) for inner in inner_layers(each) or [each]]
+
+
+def rescales_bytes(network: Any) -> bool:
+    """Return whether the first layer of a network that rescales its inputs expects pixels 0..255.
+
+    Examples
+    --------
+    >>> rescales_bytes(keras.Sequential([keras.layers.Rescaling(1 / 127.5, offset=-1)]))
+    True
+    """
+    scales = [layer.scale for layer in inner_layers(network) if isinstance(layer, keras.layers.Rescaling)]
+    return bool(scales) and bool(np.max(np.abs(scales[0])) < 0.02)
+
+
 def is_given(x: Any) -> bool:
     """Return whether samples are features already, as ``given`` returns them.
 

@@ -26,6 +26,7 @@ from deepsimplex.classifier.given_features import (
     has_nothing_to_train,
     is_given,
     random_layers,
+    rescales_bytes,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
@@ -639,6 +640,11 @@ class SimplexClassifier(CalibratedNetwork):
             # Workers may read files of their own, and none the files of another.
             observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
             self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
+            if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
+                warn_caller(
+                    "x lies in [0, 1], and the backbone rescales pixels 0..255, as keras.applications do: multiply x "
+                    "by 255, or put keras.layers.Rescaling(255) in front of it"
+                )
 
     def _build_network(self, spec: Any) -> None:
         """Check the specification of samples, and create the weights: steps that were traced before lack some."""

@@ -14,6 +14,7 @@ from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.messages import guided
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.calibration.after_training import FittedComponents, TrainedClassifier
+from deepsimplex.classifier.given_features import inner_layers
 from deepsimplex.readout import feature_gradients, integrated_gradients
 
 SaliencyMethod = Literal["integrated_gradients", "gradients", "grad_cam"]
@@ -125,7 +126,7 @@ def _grad_cam(
     """
     if samples.ndim not in (3, 4):
         raise ValueError(f"method='grad_cam' needs images [N, H, W] or [N, H, W, C]; found x of shape {samples.shape}")
-    layers = _inner_layers(network)
+    layers = inner_layers(network)
     if layer is None:
         chosen = _last_convolution(features, layers, samples[:1])
     else:
@@ -148,11 +149,6 @@ def _grad_cam(
         heat = tf.nn.relu(tf.reduce_sum(gradient * activations, axis=-1, keepdims=True))
         drawn.append(tf.image.resize(heat, samples.shape[1:3])[..., 0].numpy())
     return np.concatenate(drawn)
-
-
-def _inner_layers(network: Any) -> list[keras.layers.Layer]:
-    """Return the layers of a network in their order, those of networks inside it in place of these."""
-    return [inner for each in getattr(network, "layers", ()) for inner in _inner_layers(each) or [each]]
 
 
 def _last_convolution(

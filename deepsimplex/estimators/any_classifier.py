@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, Self
@@ -212,6 +212,10 @@ class AfterTraining(CalibratedClassifier):
         self.__dict__.pop("floor_", None)
         return self._store(components)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        fitted = [repr(each) for each in self._after_training.components().values() if each is not None]
+        return super().__repr__(N_CHAR_MAX) + (f" with {', '.join(fitted)}" if fitted else "")
+
     def fit(self, X: Any = None, y: Any = None, **options: Any) -> NoReturn:
         """Raise TypeError: the classifier is fitted already."""
         raise TypeError(
@@ -330,8 +334,15 @@ class AfterTraining(CalibratedClassifier):
         return check_array(X, "X", dtype="any")
 
     def _density_features(self, X: Any) -> NDArray[Any]:
-        name = "X" if self.features is None else "the output of features"
-        return check_array(X if self.features is None else self.features(X), name, "[N, d]")
+        if self.features is not None:
+            return check_array(self.features(X), "the output of features", "[N, d]")
+        try:
+            return check_array(X, "X", "[N, d]")
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{error}. The density of other samples needs AfterTraining(..., features=function), of a pipeline "
+                "features=pipeline[:-1].transform, with an imputer where values are missing"
+            ) from error
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Write what was fitted after training to an ``.npz`` file, without the classifier and without a pickle.
@@ -441,10 +452,39 @@ class AfterTraining(CalibratedClassifier):
                 f"differ by {difference:.2g}. Restore that one, or calibrate this one anew"
             )
 
-    def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        class_names: Sequence[str] | None = None,
+        format: str = "tf_saved_model",
+        verbose: bool = False,
+        input_dtype: str = "float32",
+        X: Any = None,
+    ) -> None:
+        """Export the classifier with its calibration, sets and rule, for serving without this package.
+
+        Parameters
+        ----------
+        filepath, class_names, format, verbose, input_dtype
+            As for other classifiers: see ``SimplexGaussianProcess.export``. Classifiers of scikit-learn support only
+            "onnx".
+        X : pandas.DataFrame, optional
+            For a pipeline that was fitted to the columns of a data frame: rows of it, by which each column becomes an
+            input [N, 1] of its name and dtype, as in ``export.export_pipeline``. Default None: an input "features".
+
+        Raises
+        ------
+        ValueError
+            For a density of features that files cannot compute, and for what a format cannot hold.
+        """
+        self._write(filepath, class_names, format, verbose, input_dtype, X=X)
+
+    def _export(self, filepath: str | os.PathLike[str], format: str, *, X: Any = None, **options: Any) -> None:
         classifier, is_network = self.classifier, isinstance(self.classifier, keras.Model)
         if self._after_training.density is not None and not (is_network and self.features is None):
             raise ValueError("export has no features for the density; remove it by fit_density(None)")
+        if X is not None and (classifier is None or is_network):
+            raise ValueError("X must not be given but for a pipeline of columns of a data frame")
         resource, _, readout = self._served()
         if is_network:
             inputs = getattr(classifier, "inputs", None) or []
@@ -465,11 +505,13 @@ class AfterTraining(CalibratedClassifier):
             raise ValueError(f"format must be 'onnx' for {_shown(classifier)}, by skl2onnx; found {format!r}{alone}")
         behind = partial(export_model, resource, format=format, **options)
         try:
-            write_behind(classifier, filepath, behind, self.n_features_in_, input_dtype=options["input_dtype"])
+            write_behind(classifier, filepath, behind, self.n_features_in_, X, options["input_dtype"])
         except ValueError as error:
             if error.__cause__ is None:  # not a converter's
                 raise
             reason = str(error.__cause__).strip().partition("\n")[0].rstrip(".")
+            if X is None and hasattr(classifier, "feature_names_in_"):
+                reason += ". Columns of a data frame become inputs by export(..., X=frame)"
             raise ValueError(f"format='onnx' cannot hold {_shown(classifier)}: {reason}{alone}") from error
 
     def _served(self) -> tuple[Any, None, Callable[[Any], Any]]:

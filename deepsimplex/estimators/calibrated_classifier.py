@@ -211,6 +211,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         *,
         groups: ArrayLike | None = None,
         left_out: bool = False,
+        allow_empty: bool = True,
     ) -> Self:
         """Fit conformal prediction sets, which contain the true class with a given coverage, to held-out samples.
 
@@ -234,6 +235,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         left_out : bool
             Whether X are the training rows, each to be left out, of a ``SimplexGaussianProcess`` in closed form, so
             that none need to be held out: see the notes. Default False.
+        allow_empty : bool
+            Whether sets may be empty. Default True. False adds the most probable class to empty sets, by which coverage
+            can only grow.
 
         Returns
         -------
@@ -253,7 +257,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         1 - 2 (1 - ``coverage``), 0.8 for 0.9. See ``calibration.JackknifePlusSets``. Samples are left out one by one:
         of those that belong together, such as images of one patient, hold some patients out instead.
         """
-        options: Any = {"groups": groups, "left_out": left_out, "seed": seed_of(random_state)}
+        options: Any = {"groups": groups, "left_out": left_out, "allow_empty": allow_empty}
+        options["seed"] = seed_of(random_state)
         return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, **options))
 
     def predict_set(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[np.bool_]:
@@ -599,6 +604,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Dtype of the features. Default "float32", with a warning if it rounds a feature, such as a time in seconds,
             by a considerable part of its range in ``fit``. Layers of networks compute in float32 alone.
         """
+        self._write(filepath, class_names, format, verbose, input_dtype)
+
+    def _write(
+        self, filepath: Any, class_names: Any, format: str, verbose: bool, input_dtype: str, **further: Any
+    ) -> None:
+        """Check the arguments of ``export``, and write the files; ``further`` are options of ``_export``."""
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
         ranges = getattr(self, "feature_range_", None)
@@ -613,7 +624,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             "verbose": verbose,
             "input_dtype": input_dtype,
         }
-        self._export(filepath, format, **options, further_outputs=self._further_outputs)
+        self._export(filepath, format, **options, **further, further_outputs=self._further_outputs)
         write_card(self.card(), filepath)
 
     def _further_outputs(self, p: Any, features: Any) -> dict[str, Any]:

@@ -231,7 +231,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         group if there are groups. NaN for rows that were not left out: those whose class has no other row, those of
         weight zero, and of more than 5000 rows those that were not drawn.
     loo_rows_ : ndarray of int64
-        The rows that were left out: ``report(y[c.loo_rows_], c.loo_proba_[c.loo_rows_])``.
+        The rows that were left out, as positions, not index labels of a Series:
+        ``report(np.asarray(y)[c.loo_rows_], c.loo_proba_[c.loo_rows_])``.
     loo_score_ : float
         Their mean log-likelihood, scikit-learn's "neg_log_loss".
     smoothing_ : float or None

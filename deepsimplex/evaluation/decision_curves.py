@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import listed
 from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
@@ -15,6 +16,7 @@ from deepsimplex._utils.validation import (
     check_number,
     check_sample_weight,
     class_number,
+    unmasked,
 )
 from deepsimplex.evaluation.bootstrap import weighted_rows
 
@@ -26,7 +28,7 @@ def net_benefit(
     *,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
-    positive: Any = 1,
+    positive: Any = None,
 ) -> float:
     """Net benefit of treating the samples whose probability of the positive class reaches a threshold.
 
@@ -42,8 +44,9 @@ def net_benefit(
         Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
         The name of each column of ``p``: ``model.classes_``.
-    positive : int or label
-        The class of the samples that should be treated, by name or number. Default 1.
+    positive : int or label, optional
+        The class of the samples that should be treated, by name or number. Default None: class 1 of the classes 0 and
+        1; others must be given.
 
     Returns
     -------
@@ -96,7 +99,7 @@ def decision_curve(
     *,
     sample_weight: ArrayLike | None = None,
     classes: Sequence[Any] | None = None,
-    positive: Any = 1,
+    positive: Any = None,
 ) -> DecisionCurve:
     """Net benefit of treating by a probability, and of treating all, for many thresholds.
 
@@ -150,14 +153,15 @@ def mean_cost(
     ----------
     y : array_like, shape [N]
         True classes: numbers 0..n-1, or names that ``classes`` holds.
-    decisions : array_like of int, shape [N]
-        Class numbers, and -1 for abstentions, as ``decide`` of a rule returns them.
+    decisions : array_like, shape [N]
+        As ``decide`` of the classifier returns them: class numbers and -1 for abstentions or, with ``classes``, names
+        and one other value for abstentions. Beside names that are text, decisions may be numbers all the same.
     costs, abstention
         As in ``calibration.ExpectedCost``.
     sample_weight : array_like, shape [N], optional
         Weights, as in scikit-learn. Default None: all 1.
     classes : sequence of length n, optional
-        Names of the classes, if y holds names.
+        Names of the classes, in the order of ``costs``, if y holds names: ``model.classes_``.
 
     Returns
     -------
@@ -165,6 +169,8 @@ def mean_cost(
 
     Raises
     ------
+    TypeError
+        For names without ``classes``.
     ValueError
         For labels that are no classes of ``costs``, and decisions without a cost.
 
@@ -172,20 +178,50 @@ def mean_cost(
     --------
     >>> mean_cost([0, 0, 1, 1], [0, 1, -1, 0], [[0, 1], [20, 0]], abstention=0.5)
     5.375
+    >>> y, decisions = ["well", "well", "ill", "ill"], ["well", "ill", "unknown", "well"]
+    >>> mean_cost(y, decisions, [[0, 1], [20, 0]], abstention=0.5, classes=["well", "ill"])
+    5.375
     """
     table = check_array(costs, "costs", "[n, n]", least=2)
     n = len(table)
     if table.shape != (n, n):
         raise ValueError(f"costs must have shape [n, n]; found {table.shape}")
-    decided = check_array(decisions, "decisions", "[N]", least=1)
-    labels = check_labels_beside(y, "decisions", (len(decided), n), classes)
-    if (unknown := (decided != np.rint(decided)) | (decided < -1) | (decided >= n)).any():
-        raise ValueError(
-            f"decisions must be class numbers below {n}, or -1 for abstentions; found {decided[unknown][0]:g}"
-        )
+    values = unmasked(decisions, "decisions")
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"decisions must have shape [N]; found shape {values.shape}")
+    labels = check_labels_beside(y, "decisions", (len(values), n), classes)
+    decided = _numbered(decisions, values, n, classes)
     if abstention is not None:
         table = np.column_stack([table, np.broadcast_to(check_array(abstention, "abstention"), n)])
     elif (decided == -1).any():
-        raise ValueError("abstention must be given: decisions hold -1, which has no cost otherwise")
+        value = values[decided == -1].tolist()[0]
+        raise ValueError(f"abstention must be given: decisions hold {value!r}, which has no cost otherwise")
     weights = check_sample_weight(sample_weight, len(labels))
-    return float(np.average(table[labels, decided.astype(np.int64)], weights=weights))
+    return float(np.average(table[labels, decided], weights=weights))
+
+
+def _numbered(decisions: Any, array: NDArray[Any], n: int, classes: Sequence[Any] | None) -> NDArray[np.int64]:
+    """Return decisions [N], given as an array too, as numbers of the n classes, and -1 for abstentions."""
+    names = check_class_names(classes, n, of="costs")
+    if classes is None or (array.dtype.kind in "biuf" and all(isinstance(name, str) for name in names)):
+        if array.dtype.kind in "US":
+            raise TypeError(
+                f"decisions must be class numbers without classes; found {array.tolist()[0]!r}. Pass the names of the "
+                "classes, in the order of costs: classes=model.classes_"
+            )
+        numbers = check_array(array, "decisions", "[N]")
+        if (unknown := (numbers != np.rint(numbers)) | (numbers < -1) | (numbers >= n)).any():
+            raise ValueError(
+                f"decisions must be class numbers below {n}, or -1 for abstentions; found {numbers[unknown][0]:g}"
+            )
+        return numbers.astype(np.int64)
+    known = {name: k for k, name in enumerate(names)}
+    # NumPy would turn the 7 of the list [7, "unknown"] into text.
+    values = decisions if isinstance(decisions, list | tuple) else array.tolist()
+    others = [*dict.fromkeys(value for value in values if value not in known)]
+    if len(others) > 1:
+        raise ValueError(
+            f"decisions must hold the classes {listed(map(repr, names))}, and one other value for abstentions; found "
+            f"{others[0]!r} and {others[1]!r}"
+        )
+    return np.array([known.get(value, -1) for value in values])

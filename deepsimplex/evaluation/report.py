@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_class_names, check_labels_and_probabilities, check_probabilities
+from deepsimplex._utils.validation import (
+    check_class_names,
+    check_labels_and_probabilities,
+    check_probabilities,
+    check_sample_weight,
+)
 from deepsimplex.evaluation import (
     calibration_errors,
     classification_scores,
@@ -97,8 +102,9 @@ class Report(JSONResult):
         None with ``sample_weight``: they depend on how many samples are accepted, and have no weighted form.
     out_of_distribution_auroc : float or None
         Of one minus the largest probability; None without ``outside``.
-    set_coverage, set_size : float or None
-        Share of the sets that hold the true class, and mean number of classes in a set; None without ``sets``.
+    set_coverage, set_size, empty_sets : float or None
+        Share of the sets that hold the true class, mean number of classes in a set, and share of empty sets; None
+        without ``sets``.
     bins : int
         Number of bins of the calibration errors and of the parts of the Brier score.
     k : int
@@ -149,6 +155,7 @@ class Report(JSONResult):
     out_of_distribution_auroc: float | None = None
     set_coverage: float | None = None
     set_size: float | None = None
+    empty_sets: float | None = None
     bins: int
     k: int
     coverage: float
@@ -237,7 +244,8 @@ def report(
     outside : array_like, shape [M, n], optional
         Class probabilities of samples from outside the training distribution, for ``out_of_distribution_auroc``.
     sets : array_like of bool, shape [N, n], optional
-        The samples' sets of classes, ``model.predict_set(x)``, for ``set_coverage`` and ``set_size``.
+        The samples' sets of classes, ``model.predict_set(x)``, for ``set_coverage``, ``set_size`` and
+        ``empty_sets``.
     intervals : float, optional
         Level of bootstrap intervals, such as 0.95. The default is None: no intervals.
     resamples, seed, stratified, groups
@@ -307,10 +315,12 @@ def report(
     scores = scored_report(labels, probabilities, *settings, names, *further)[0]
     if sets is None:
         return scores
+    weights = check_sample_weight(sample_weight, len(labels))
     return dataclasses.replace(
         scores,
         set_coverage=prediction_sets.coverage(labels, sets, sample_weight=sample_weight),
         set_size=prediction_sets.set_size(labels, sets, sample_weight=sample_weight),
+        empty_sets=float(np.average(~np.any(sets, axis=1), weights=weights)),
     )
 
 

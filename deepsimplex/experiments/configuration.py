@@ -209,6 +209,9 @@ class CalibrationConfig(_Section):
         default=None, gt=0, lt=1, description="of SimplexClassifier.conformalize; null for no sets of classes"
     )
     sets: Annotated[ConformalMethod, _if_empty(SETS)] = Field(default=SETS, description="the method of conformalize")
+    allow_empty: Annotated[bool, _if_empty(True)] = Field(
+        default=True, description="of conformalize; false adds the most probable class to empty sets"
+    )
     unknown: Annotated[bool, _if_empty(False)] = Field(
         default=False, description="fit the score of unknown samples, SimplexClassifier.fit_unknown"
     )

@@ -46,7 +46,7 @@ class Run:
         Losses and metrics, each with one number per epoch.
     metrics : dict of str to float
         Numbers that the report does not compute from the predictions: "training_seconds", "unfamiliar_share",
-        "unknown_share", "set_coverage" and "set_size", if there are any.
+        "unknown_share", "set_coverage", "set_size" and "empty_sets", if there are any.
     missing : dict of str to str
         What the run lacks, with the reason.
     explained : dict of str to ExplainedImages

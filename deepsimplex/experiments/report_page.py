@@ -36,6 +36,7 @@ _FACTS = {
     "neighbor_recall": "recall of approximate neighbors",
     "set_coverage": "coverage of the sets",
     "set_size": "mean size of the sets",
+    "empty_sets": "share of empty sets",
     "unfamiliar_share": f"share of samples below familiarity {UNFAMILIAR}",
     "unknown_share": f"share of samples called unknown, where known ones would be {REJECTED}",
 }

@@ -16,7 +16,8 @@ from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
     check_groups,
-    check_labels_and_probabilities,
+    check_labels,
+    check_probabilities,
     check_whole,
     unmasked,
 )
@@ -83,12 +84,19 @@ class Predictions:
         scores: ArrayLike | None = None,
         readout: "str | keras.layers.Layer | None" = None,
         images: ArrayLike | None = None,
-        class_names: Sequence[str] | None = None,
+        class_names: Sequence[Any] | None = None,
         groups: ArrayLike | None = None,
         keep: int = KEEP,
     ) -> "Predictions":
         """Check predictions and choose the images to keep; arguments as in ``save_predictions``."""
-        labels, probabilities = check_labels_and_probabilities(y, p)
+        probabilities = check_probabilities(p)
+        samples, n = probabilities.shape
+        names = check_class_names(class_names, n, "class_names")
+        # Names that are text leave numbers for numbers.
+        kind = np.asarray(unmasked(y, "y").ravel().tolist()).dtype.kind
+        numbered = class_names is None or (kind in "biuf" and all(isinstance(name, str) for name in names))
+        hint = "Pass the names of the classes, in the order of the columns, as class_names"
+        labels, _ = check_labels(y, n, rows=samples, of="p", classes=None if numbered else names, hint=hint)
         check_whole(keep, "keep", 1)
         pixels, rows = None, None
         if images is not None:
@@ -100,7 +108,7 @@ class Predictions:
         return cls(
             labels,
             probabilities,
-            tuple(str(name) for name in check_class_names(class_names, probabilities.shape[1], "class_names")),
+            tuple(map(str, names)),
             *_check_latent(latent, scores, readout, probabilities.shape),
             pixels,
             rows,
@@ -122,7 +130,7 @@ def save_predictions(
     scores: ArrayLike | None = None,
     readout: "str | keras.layers.Layer | None" = None,
     images: ArrayLike | None = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[Any] | None = None,
     groups: ArrayLike | None = None,
     keep: int = KEEP,
 ) -> None:
@@ -133,7 +141,7 @@ def save_predictions(
     path : path-like
         Written atomically.
     y : array_like, shape [N] or [N, 1]
-        True class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``class_names`` holds.
     p : array_like, shape [N, n]
         Class probabilities; their precision is kept.
     latent : LatentGaussian or dict, optional
@@ -144,8 +152,8 @@ def save_predictions(
         The readout: "argmax", "softmax", "module:Class", or a layer. Default None: not known, no intervals.
     images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3], optional
         The test images, uint8 or in [0, 1]. Only a few are kept, as uint8.
-    class_names : sequence of str, length n, optional
-        Default: the class numbers.
+    class_names : sequence, length n, optional
+        The name of each column of ``p``, saved as text: ``model.classes_``. Default: the class numbers.
     groups : array_like, shape [N], optional
         Group of each sample, such as its patient: the report resamples whole groups for its intervals. Default None.
     keep : int

@@ -192,7 +192,7 @@ def fit_after_training(
     held_out, for_sets = ((split.x_validation[k], split.y_validation[k]) for k in (rows, rows_of_sets))
     options: dict[str, Any] = {"batch_size": BATCH}
     together = None if split.groups_validation is None else split.groups_validation[rows]
-    sets = config.calibration.sets
+    sets, allow_empty = config.calibration.sets, config.calibration.allow_empty
     steps: dict[str, tuple[Any, Callable[[Any], object]]] = {
         "density": (
             config.calibration.density,
@@ -202,7 +202,10 @@ def fit_after_training(
             config.calibration.method,
             lambda method: model.calibrate(*held_out, method, groups=together, **options),
         ),
-        "coverage": (config.calibration.coverage, lambda share: model.conformalize(*for_sets, share, sets, **options)),
+        "coverage": (
+            config.calibration.coverage,
+            lambda share: model.conformalize(*for_sets, share, sets, allow_empty=allow_empty, **options),
+        ),
     }
     if not is_closed_form:
         model.fit_unknown(None)

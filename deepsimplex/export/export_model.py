@@ -11,7 +11,7 @@ import tensorflow as tf
 from deepsimplex._utils.atomic_files import check_writable
 from deepsimplex._utils.portable_operations import Format
 from deepsimplex._utils.validation import check_choice, check_number
-from deepsimplex.export.portable_formats import write_portable
+from deepsimplex.export.portable_formats import check_suffix, write_portable
 from deepsimplex.export.saved_model import write_saved_model
 
 FORMATS = ("tf_saved_model", "onnx", "litert")
@@ -122,6 +122,7 @@ def export_model(
     ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
     """
     check_choice(format, "format", FORMATS)
+    check_suffix(Path(filepath), format)
     several = isinstance(sample_shape, Mapping)
     shapes: Any = sample_shape if several else {input_name: sample_shape}
     if litert and format != "litert":

@@ -39,10 +39,15 @@ class _Served(keras.Model):
         return outputs
 
 
-def _check_suffix(path: Path, format: Format) -> None:
-    """Raise ValueError unless a path ends as files of a format do."""
-    if path.suffix != SUFFIXES[format]:
+def check_suffix(path: Path, format: str) -> None:
+    """Raise ValueError unless a path ends as files of a format do, and a SavedModel's folder as no file of another."""
+    if format in SUFFIXES and path.suffix != SUFFIXES[format]:
         raise ValueError(f"filepath must end in {SUFFIXES[format]} for format={format!r}; found {path.name!r}")
+    for other, suffix in SUFFIXES.items():
+        if format not in SUFFIXES and path.suffix == suffix:
+            raise ValueError(
+                f"filepath must be a folder for format={format!r}; for {path.name!r} give format={other!r}"
+            )
 
 
 def write_portable(
@@ -56,7 +61,6 @@ def write_portable(
     options: dict[str, Any],
 ) -> None:
     """Write the ONNX or LiteRT file of a served function: see ``export_model``."""
-    _check_suffix(path, format)
     write = _write_onnx if format == "onnx" else _write_litert
     with replacing(path) as fresh, portable_operations(format), warnings.catch_warnings():
         warnings.filterwarnings("ignore", SORTED_INPUTS, UserWarning)
@@ -194,6 +198,11 @@ def export_pipeline(
     >>> (folder / "wine.onnx").is_file()
     True
     """
+    if not hasattr(pipeline, "steps"):
+        raise TypeError(
+            f"pipeline must be a Pipeline that ends in a classifier of deepsimplex; found {type(pipeline).__name__}. "
+            "AfterTraining around a Pipeline has export(filepath, format='onnx', X=frame)"
+        )
     check_is_fitted(pipeline)
     classifier = pipeline[-1]
     if not hasattr(classifier, "export"):
@@ -252,7 +261,7 @@ def write_behind(
     except ImportError as error:
         raise ImportError("format='onnx' needs skl2onnx; in a checkout: pip install '.[onnx]'") from error
     path = Path(filepath).expanduser()
-    _check_suffix(path, "onnx")
+    check_suffix(path, "onnx")
     check_writable(path.absolute().parent, "filepath")
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "behind.onnx")
@@ -274,6 +283,7 @@ def write_behind(
             del part.opset_import[:]
             part.opset_import.extend([onnx.helper.make_opsetid(*each) for each in opsets.items()])
         before = onnx.compose.add_prefix(before, "before_", rename_inputs=False)
+        _restore_names(before.graph, [name for name, _ in types])
         behind = onnx.compose.add_prefix(behind, "behind_", rename_outputs=False)
         output, wanted = before.graph.output[0], behind.graph.input[0].type.tensor_type.elem_type
         if output.type.tensor_type.elem_type != wanted:  # encoders give float32
@@ -294,6 +304,15 @@ def write_behind(
         raise ValueError(f"format='onnx' cannot hold {' '.join(repr(model).split())}: {reason}") from error
     with replacing(path) as fresh:
         onnx.save(joined, fresh)
+
+
+def _restore_names(graph: Any, names: Sequence[str]) -> None:
+    """Give inputs their columns' names, of which skl2onnx changes spaces and other characters into "_"."""
+    names_by_input = {each.name: name for each, name in zip(graph.input, names, strict=True)}
+    for each in graph.input:
+        each.name = names_by_input[each.name]
+    for node in graph.node:
+        node.input[:] = [names_by_input.get(name, name) for name in node.input]
 
 
 def _without_categories(X: Any) -> Any:

@@ -36,12 +36,13 @@ def test_net_benefit_matches_published_formula(positive, dtype):
     np.testing.assert_array_equal(
         evaluation.decision_curve(names[Y], p, THRESHOLDS, **named).net_benefit, curve.net_benefit
     )
-    assert len(evaluation.decision_curve(Y, p).thresholds) == 99
+    assert len(evaluation.decision_curve(Y, p, positive=0).thresholds) == 99
 
 
 def test_net_benefit_has_intervals():
-    lower, upper = evaluation.bootstrap_interval(evaluation.net_benefit, Y, P, threshold=0.2)
-    assert lower < evaluation.net_benefit(Y, P, 0.2) < upper
+    options = {"threshold": 0.2, "positive": 1}
+    lower, upper = evaluation.bootstrap_interval(evaluation.net_benefit, Y, P, **options)
+    assert lower < evaluation.net_benefit(Y, P, **options) < upper
 
 
 def test_mean_cost_is_that_of_the_rule():
@@ -56,6 +57,35 @@ def test_mean_cost_is_that_of_the_rule():
         assert named == pytest.approx(np.mean(each))
 
 
+@pytest.mark.parametrize(
+    ("names", "abstention"),
+    [
+        (["a", "b", "c"], "unknown"),
+        (["a", "b", "c"], -1),
+        (["unknown", "b", "c"], "ask"),
+        ([7, 5, 9], -1),
+        ([2, 0, 1], 8),
+    ],
+)
+def test_mean_cost_takes_named_decisions_of_classifiers(names, abstention):
+    costs = rng.uniform(size=(3, 3))
+    decided = ExpectedCost(costs, 0.2).decide(P)
+    named = np.array([*names, abstention], dtype=object)[decided]
+    expected = evaluation.mean_cost(Y, decided, costs, 0.2)
+    for decisions in (named, named.tolist()):
+        cost = evaluation.mean_cost(np.array(names)[Y], decisions, costs, 0.2, classes=names)
+        assert cost == pytest.approx(expected)
+    with pytest.raises(ValueError, match=f"abstention must be given: decisions hold {abstention!r}"):
+        evaluation.mean_cost(np.array(names)[Y], named, costs, classes=names)
+    with pytest.raises(ValueError, match=r"one other value for abstentions; found .*'typo'"):
+        evaluation.mean_cost(np.array(names)[Y], ["typo", *named[1:]], costs, 0.2, classes=names)
+
+
+def test_named_decisions_without_classes_raise():
+    with pytest.raises(TypeError, match=r"decisions must be class numbers.*classes=model.classes_"):
+        evaluation.mean_cost(Y, np.array(["a", "b", "c"])[Y], np.eye(3))
+
+
 def test_invalid_decision_arguments_raise():
     for call, message in [
         (lambda: evaluation.net_benefit(Y, P, 1.0), r"threshold must.*found 1\.0"),
@@ -63,7 +93,10 @@ def test_invalid_decision_arguments_raise():
             lambda: evaluation.net_benefit(Y, P, 0.5, positive=3),
             "positive must be one of 0, 1, 2; found 3",
         ),
-        (lambda: evaluation.decision_curve(Y, P, [0.0, 0.5]), "thresholds must be above 0 and below 1; found 0 to 0.5"),
+        (
+            lambda: evaluation.decision_curve(Y, P, [0.0, 0.5], positive=1),
+            "thresholds must be above 0 and below 1; found 0 to 0.5",
+        ),
         (lambda: evaluation.mean_cost(Y, np.full(80, -1), np.eye(3)), "abstention must be given"),
         (
             lambda: evaluation.mean_cost(Y, np.full(80, -2), np.eye(3)),

@@ -27,8 +27,9 @@ CALLS = {
     "compare_reports": lambda y, p, **weights: (
         evaluation.compare_reports(y, {"one": p, "other": p[:, ::-1]}, resamples=1, **weights).reports
     ),
+    "decision_curve": lambda y, p, **weights: evaluation.decision_curve(y, p, positive=1, **weights),
     "mean_cost": lambda y, p, **weights: evaluation.mean_cost(y, p.argmax(axis=1), 1 - np.eye(p.shape[1]), **weights),
-    "net_benefit": lambda y, p, **weights: evaluation.net_benefit(y, p, 0.3, **weights),
+    "net_benefit": lambda y, p, **weights: evaluation.net_benefit(y, p, 0.3, positive=1, **weights),
     "reliability_band": lambda y, p, **weights: evaluation.reliability_band(y, p, 0.9 * p, p, **weights),
     "report": lambda y, p, **weights: evaluation.report(
         y, p, sets=p > 0.3, outside=np.full((1, p.shape[1]), 1 / p.shape[1]), **weights

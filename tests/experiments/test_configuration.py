@@ -198,6 +198,7 @@ DEFAULTS = {
     "training.optimizer": (ds.SimplexClassifier.compile, "optimizer"),
     "training.loss": (ds.SimplexClassifier.compile, "loss"),
     "calibration.sets": (ds.SimplexClassifier.conformalize, "method"),
+    "calibration.allow_empty": (ds.SimplexClassifier.conformalize, "allow_empty"),
     "export.input_dtype": (ds.SimplexClassifier.export, "input_dtype"),
 }
 # Those without such an argument; null is none, and the optimizer's rate.

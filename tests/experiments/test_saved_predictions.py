@@ -52,6 +52,26 @@ def test_saved_predictions_round_trip(bayes, tmp_path):
     np.testing.assert_allclose(predictions.images, 255 * images[predictions.image_rows].reshape(-1, 8, 8), atol=0.5)
 
 
+@pytest.mark.parametrize("names", [["a", "b"], np.array(["b", "a"]), [7, 3], ["1", "0"]], ids=str)
+def test_labels_are_names_or_numbers(names, tmp_path):
+    for y in (np.array(names)[[0, 1, 1]], [names[0], names[1], names[1]]):
+        save_predictions(tmp_path / "named.npz", y, [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], class_names=names)
+        predictions = load_predictions(tmp_path / "named.npz")
+        np.testing.assert_array_equal(predictions.y, [0, 1, 1])
+        assert predictions.class_names == tuple(map(str, names))
+
+
+@pytest.mark.parametrize("y", [[0, 1, 1], np.array([0, 1, 1], dtype=object), [[1, 0], [0, 1], [0, 1]]])
+def test_labels_beside_names_may_be_numbers(y):
+    predictions = Predictions.of(y, [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]], class_names=["a", "b"])
+    np.testing.assert_array_equal(predictions.y, [0, 1, 1])
+
+
+def test_names_without_class_names_raise():
+    with pytest.raises(TypeError, match=r"y must hold class numbers.*as class_names"):
+        Predictions.of(["a", "b"], [[0.9, 0.1], [0.4, 0.6]])
+
+
 def test_least_certain_images_and_surest_mistakes_are_kept(bayes):
     y, p, images = bayes
     predictions = Predictions.of(y, p, images=images, keep=4)

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
@@ -106,6 +106,35 @@ def test_frame_columns_are_inputs(data, tmp_path):
     fed = {name: frame[[name]].to_numpy() for name in frame} | {"a": X[:, 1:2]}
     p = run(tmp_path / "m.onnx", fed)["class_probabilities"]
     np.testing.assert_allclose(p, pipeline.predict_proba(frame), atol=1e-5)
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_inputs_have_the_names_of_columns(is_wrapped, data, tmp_path):
+    X, y = data
+    frame = pandas.DataFrame(X[:, 1:4], columns=["mean radius", "mean_radius", "größe (cm)"])
+    columns = make_column_transformer((StandardScaler(), ["mean radius", "größe (cm)"]), ("passthrough", [1]))
+    if is_wrapped:
+        classifier = ds.AfterTraining(make_pipeline(columns, LogisticRegression()).fit(frame, y))
+        classifier.calibrate(frame, y).conformalize(frame, y).export(tmp_path / "m.onnx", format="onnx", X=frame)
+    else:
+        classifier = make_pipeline(columns, ds.GLVQ(max_iter=2)).fit(frame, y)
+        export_pipeline(classifier, tmp_path / "m.onnx", frame)
+    outputs = run(tmp_path / "m.onnx", {name: frame[[name]].to_numpy() for name in frame})
+    np.testing.assert_allclose(outputs["class_probabilities"], classifier.predict_proba(frame), atol=1e-5)
+    assert ("prediction_set" in outputs) == is_wrapped
+
+
+def test_wrapped_pipeline_of_columns_without_a_frame_raises(data, tmp_path):
+    X, y = data
+    frame = pandas.DataFrame(X[:, 1:3], columns=["a", "b"])
+    pipeline = make_pipeline(make_column_transformer((StandardScaler(), ["a"])), LogisticRegression()).fit(frame, y)
+    with pytest.raises(ValueError, match=r"^format='onnx' cannot hold[^\n]*export\(\.\.\., X=frame\)[^\n]*$"):
+        ds.AfterTraining(pipeline).export(tmp_path / "m.onnx", format="onnx")
+    with pytest.raises(TypeError, match=r"pipeline must be a Pipeline.*found AfterTraining.*X=frame"):
+        export_pipeline(ds.AfterTraining(pipeline), tmp_path / "m.onnx", frame)
+    with pytest.raises(ValueError, match="X must not be given but for a pipeline"):
+        ds.AfterTraining(classes=[0, 1]).export(tmp_path / "m", X=frame)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", REGRESSORS)

@@ -44,7 +44,7 @@ SERVED = {
     },
 }
 # Of RiskControl.
-MISSES = (0.4, "false_negative_rate")
+MISSES = (0.4, "false_negative_rate", 0.1, "learn_then_test", None, 1)
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +224,7 @@ def test_constant_tensors_are_constants_in_onnx(samples, tmp_path):
         ("m.onnx", "onxx", "format must be one of"),
         ("m.pb", "onnx", r"filepath must.*found 'm.pb'"),
         ("m", "litert", r"filepath must end in .tflite"),
+        ("m.onnx", "tf_saved_model", r"must be a folder for .*for 'm.onnx' give format='onnx'"),
     ],
 )
 def test_invalid_format_or_suffix_raises(name, format, message, samples, tmp_path):
