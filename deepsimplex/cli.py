@@ -187,12 +187,14 @@ def train(
         if not config and not folder:
             raise ValueError("train needs a folder of images by class, a .csv table, or --config with a YAML file")
         from deepsimplex.datasets.image_lists import is_table
-        from deepsimplex.datasets.loading import source_kind
+        from deepsimplex.datasets.loading import check_source, source_kind
         from deepsimplex.experiments.configuration import check_members, read_config
         from deepsimplex.experiments.folder_configuration import read_folder
 
+        if not config:
+            source_kind(str(folder))
         read = read_config(config, overrides) if config else read_folder(str(folder), overrides)
-        source_kind(read.data.name)  # raises if there is none, before TensorFlow is loaded
+        check_source(read.data.name, read.data.options.get("class_names"))  # before TensorFlow is loaded
         experiments = _experiments()
         from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 

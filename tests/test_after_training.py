@@ -221,7 +221,7 @@ def test_invalid_priors_and_rules_change_nothing():
         (lambda: after.set_decision(ExpectedCost(np.eye(2))), ValueError, "costs must be those of the 3 classes"),
         (lambda: after.set_decision(ExpectedCost(np.eye(3)), x, y), ValueError, "x and y must not be given"),
         (lambda: after.set_decision(None, x, y), ValueError, "x and y must not be given"),
-        (lambda: after.set_decision(RiskControl(1e-5), x, y), ValueError, "no threshold is safe"),
+        (lambda: after.set_decision(RiskControl(1e-5), x, y), ValueError, "prove a bound of 1e-05"),
         (
             lambda: after.set_decision(RiskControl(0.1, "false_negative_rate", positive="dog"), x, y),
             ValueError,

@@ -162,6 +162,21 @@ def test_perceptron_normalizes_columns_in_different_units():
     assert ds.backbones.mlp([])(x).shape == x.shape
 
 
+def test_backbone_of_a_file_is_frozen_by_default(tmp_path):
+    network = ds.backbones.cnn([4], units=3)
+    features = keras.ops.convert_to_numpy(network(X))
+    network.save(tmp_path / "net.keras")
+    for options in ({}, {"trainable": True}):
+        loaded = ds.backbones.backbone(str(tmp_path / "net.keras"), **options)
+        assert bool(loaded.trainable_variables) == loaded.trainable == bool(options)
+        np.testing.assert_allclose(loaded(X), features, atol=1e-6)
+    with pytest.raises(ValueError, match=r"net\.keras' has no argument 'pooling'"):
+        ds.backbones.backbone(str(tmp_path / "net.keras"), pooling="avg")
+    keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Conv2D(2, 3)]).save(tmp_path / "maps.keras")
+    with pytest.raises(ValueError, match=r"maps\.keras' must give features \[N, d\]; .*\(None, 2, 2, 2\)"):
+        ds.backbones.backbone(str(tmp_path / "maps.keras"))
+
+
 def test_backbone_by_name_with_spectral_bound():
     network = ds.backbones.backbone("cnn", filters=[4], units=8, spectral_bound=0.9)
     assert network(X[..., 0]).shape == (4, 8)

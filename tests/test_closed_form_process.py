@@ -107,7 +107,10 @@ def test_groups_of_another_shape_raise(groups):
     [
         (np.where(np.arange(60) == 2, np.nan, GROUPS), "must not be missing; found nan in row 2"),
         ([None, "a"] * 30, "must not be missing; found None in row 0"),
-        (pandas.array([1, 2, None] * 20, dtype="Int64"), "must not be missing; found nan in row 2"),
+        (
+            pandas.array([1, 2, None] * 20, dtype="Int64"),
+            "must not be masked; found 20 masked values, the first in row 2",
+        ),
         (np.array([1, pandas.NA] * 30, dtype=object), "must not be missing; found <NA> in row 1"),
         (["a", 1] * 30, "must be all text or all numbers; found 'a' and 1"),
         (np.array(["a", 1] * 30, dtype=object), "must be all text or all numbers; found 'a' and 1"),

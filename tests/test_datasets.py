@@ -343,7 +343,11 @@ def test_impossible_split_raises(tmp_path, y, options, message):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("fashon-mnist", "did you mean 'fashion_mnist'"), ("digit", "did you mean 'digits'"), ("imagenet", "is unknown")],
+    [
+        ("fashon-mnist", "did you mean 'fashion_mnist'"),
+        ("digit", "did you mean 'digits'"),
+        ("imagenet", "no folder or data set"),
+    ],
 )
 def test_unknown_name_raises_with_the_nearest_name(name, hint):
     with pytest.raises(ValueError, match=hint) as raised:

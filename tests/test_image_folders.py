@@ -69,7 +69,7 @@ def test_invalid_folder_raises(tmp_path):
         datasets.load(tmp_path)
     with pytest.raises(ValueError, match=r"color must.*found 'gray'"):
         datasets.load(tmp_path, color="gray")
-    for size in ((0, 3), (4,), 4, "4x4", [4.0, 4.0]):
+    for size in ((0, 3), (4,), 0, True, "4x4", [4.0, 4.0]):
         with pytest.raises(ValueError, match=rf"image_size must.*found {re.escape(repr(size))}"):
             datasets.load(tmp_path, image_size=size)
     damaged = tmp_path / "cat" / "1.png"

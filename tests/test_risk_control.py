@@ -198,7 +198,16 @@ def test_invalid_risk_control_raises():
     for control, message in [
         (
             RiskControl(0.001, "miscoverage"),
-            r"no threshold is safe for bound = 0\.001: .* is 0 for the 60 held.*so that at least 2302 count",
+            r"^60 held-out samples cannot prove a bound of 0\.001 with confidence 0\.9, .*: at least 2302 are needed",
+        ),
+        (
+            RiskControl(0.01, "rejection_rate", method="conformal", thresholds=[0.0]),
+            r"^60 held-out samples cannot prove a bound of 0\.01, even .* at least 99 are needed",
+        ),
+        (RiskControl(0.01), r"^\d+ held-out samples that are accepted, of 60, .*bound of 0\.01 with confidence 0\.9"),
+        (
+            RiskControl(0.1, "rejection_rate", thresholds=[1.0]),
+            r"^60 held-out samples have a risk of 1 at .*, 1: it",
         ),
         (RiskControl(0.1, "false_negative_rate", positive=3), r"positive must be one of 0, 1, 2; found 3"),
         (RiskControl(0.1, lambda p, y, t: 5.0 * (p.max(axis=1) < t), thresholds=[1.0]), r"losses in \[0, 1\]; found 5"),
@@ -213,5 +222,5 @@ def test_invalid_risk_control_raises():
     for method in (control.predict, control.decide):
         with pytest.raises(ValueError, match="risk must be one by name to decide"):
             method(p)
-    with pytest.raises(ValueError, match=r"is 1 for the 0 held-out samples"):
+    with pytest.raises(ValueError, match=r"^0 held-out 2 samples cannot prove .* at least 22 are needed"):
         RiskControl(0.1, "false_negative_rate", positive=2).fit(p[y != 2], y[y != 2])

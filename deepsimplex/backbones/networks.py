@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -12,7 +13,7 @@ from deepsimplex._utils.parameters import check_arguments
 from deepsimplex._utils.portable_operations import batch_normalization
 from deepsimplex._utils.registry import imported
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.backbones.pretrained import PREFIX, pretrained
+from deepsimplex.backbones.pretrained import PREFIX, SUFFIX, pretrained, saved
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
 
 
@@ -266,10 +267,11 @@ def backbone(name: str, **options: Any) -> keras.Model:
     Parameters
     ----------
     name : str
-        "mlp", "cnn", "resnet"; "keras_hub:" and a preset, for ``pretrained``; or "module:function" for any function or
-        class that returns a keras.Model, such as "keras.applications:MobileNetV3Small".
+        "mlp", "cnn", "resnet"; "keras_hub:" and a preset, for ``pretrained``; the path of a .keras file; or
+        "module:function" for any function or class that returns a keras.Model, such as
+        "keras.applications:MobileNetV3Small".
     **options
-        Arguments of the backbone.
+        Arguments of the backbone. Of a file ``trainable``, by default False.
 
     Raises
     ------
@@ -281,13 +283,14 @@ def backbone(name: str, **options: Any) -> keras.Model:
     >>> backbone("mlp", hidden=[10]).name
     'mlp'
     """
-    if not isinstance(name, str) or (name not in BACKBONES and ":" not in name):
+    is_file = isinstance(name, str) and name.endswith(SUFFIX)
+    if not isinstance(name, str) or not (name in BACKBONES or is_file or ":" in name):
         raise ValueError(
-            f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
-            f"{did_you_mean(name, BACKBONES)}"
+            f"backbone must be one of {', '.join(BACKBONES)}, 'keras_hub:PRESET', a .keras file, or 'module:function'; "
+            f"found {name!r}{did_you_mean(name, BACKBONES)}"
         )
     if name.startswith(PREFIX):
         return pretrained(name, **options)
-    make: Any = BACKBONES.get(name) or imported(name, "backbone")
+    make: Any = partial(saved, name) if is_file else BACKBONES.get(name) or imported(name, "backbone")
     check_arguments(options, inspect.signature(make).parameters, f"backbone {name!r}")
     return make(**options)

@@ -1,4 +1,4 @@
-"""Pretrained networks of KerasHub as backbones, by the names of their presets."""
+"""Pretrained networks as backbones: of KerasHub, by the names of their presets, and of files."""
 
 import importlib
 from typing import Any
@@ -7,7 +7,7 @@ import keras
 
 from deepsimplex._utils.validation import check_choice
 
-PREFIX = "keras_hub:"
+PREFIX, SUFFIX = "keras_hub:", ".keras"
 _POOLING = ("avg", "max", "token")
 
 
@@ -81,6 +81,18 @@ def pretrained(
     model = keras.Model(inputs, _pooled(network(samples), pooling, name), name=network.name)
     # The preset's layers may come frozen; files keep what the whole model is.
     network.trainable = model.trainable = trainable
+    return model
+
+
+def saved(name: str, trainable: bool = False) -> keras.Model:
+    """Load a .keras file as a backbone, frozen unless it is ``trainable``."""
+    try:
+        model: keras.Model = keras.saving.load_model(name, compile=False)
+    except (ValueError, TypeError, OSError) as error:
+        raise ValueError(f"backbone {name!r} cannot be loaded: {_first_line(error)}") from error
+    if len(model.output_shape) != 2:
+        raise ValueError(f"backbone {name!r} must give features [N, d]; its output has the shape {model.output_shape}")
+    model.trainable = trainable
     return model
 
 

@@ -173,11 +173,18 @@ class RiskControl(DecisionRule):
             p_values = p_values_of_risk(risks, m, self.bound, binary=not callable(self.risk))
             safe = np.cumprod(p_values <= self.delta).astype(bool)
         if not safe.any():
+            count = f"{m[0]} held-out {'' if self.positive_ is None else repr(names[self.positive_]) + ' '}samples"
+            if self.risk == "selective_error":
+                count += f" that are accepted, of {len(labels)},"
+            confidence = "" if self.method == "conformal" else f" with confidence {1.0 - self.delta:g}"
+            bound = f"a bound of {self.bound:g}{confidence}"
             raise guided(
                 "decisions.md#keep-a-promise",
-                f"no threshold is safe for bound = {self.bound:g}: the risk at the safest, {thresholds[0]:.3g}, is "
-                f"{risks[0]:.3g} for the {m[0]} held-out samples that count there. Hold out more, so that at least "
-                f"{least} count, or allow a higher bound",
+                f"{count} cannot prove {bound}, even with no error among them: at least {least} are needed. Hold out "
+                "more, or allow a higher bound"
+                if total[0] == 0
+                else f"{count} have a risk of {risks[0]:.3g} at the safest threshold, {thresholds[0]:.3g}: it cannot "
+                f"prove {bound}. Hold out more, or allow a higher bound",
             )
         last = int(np.flatnonzero(safe)[-1])
         self.threshold_, self.risk_ = float(thresholds[last]), float(risks[last])

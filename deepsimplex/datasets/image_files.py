@@ -64,14 +64,16 @@ def warn_of_others(others: Sequence[Path]) -> None:
 
 
 def check_size(image_size: Any) -> tuple[int, int]:
-    """(height, width) of a tuple, or of a list as YAML files hold it."""
-    sides = tuple(image_size) if isinstance(image_size, list | tuple) else ()
-    if len(sides) != 2 or not all(isinstance(side, int | np.integer) and side >= 1 for side in sides):
-        raise ValueError(f"image_size must be (height, width) in pixels; found {image_size!r}")
+    """(height, width) of a tuple, of a list as YAML files hold it, or of one number for both."""
+    sides = tuple(image_size) if isinstance(image_size, list | tuple) else (image_size, image_size)
+    if len(sides) != 2 or any(
+        isinstance(side, bool) or not isinstance(side, int | np.integer) or side < 1 for side in sides
+    ):
+        raise ValueError(f"image_size must be (height, width) in pixels, or a number for both; found {image_size!r}")
     return int(sides[0]), int(sides[1])
 
 
-def read_files(paths: Sequence[Path], image_size: Sequence[int] | None, color: str | None) -> list[ImageFile]:
+def read_files(paths: Sequence[Path], image_size: int | Sequence[int] | None, color: str | None) -> list[ImageFile]:
     """Read files in parallel, scaled to ``image_size`` if given; color "rgb" if None."""
     mode = MODES["rgb" if color is None else check_choice(color, "color", MODES)]
     size = None if image_size is None else check_size(image_size)
@@ -80,14 +82,14 @@ def read_files(paths: Sequence[Path], image_size: Sequence[int] | None, color: s
 
 
 def read_images(
-    paths: Sequence[Path], image_size: Sequence[int] | None, color: str | None, on_error: str = "raise"
+    paths: Sequence[Path], image_size: int | Sequence[int] | None, color: str | None, on_error: str = "raise"
 ) -> dict[Path, NDArray[np.uint8]]:
     """Read images of one size, by path.
 
     Parameters
     ----------
     paths : sequence of pathlib.Path
-    image_size : (height, width), optional
+    image_size : int or (height, width), optional
         Size to scale all images to, by antialiased bilinear interpolation. None: the size that all of them have.
     color : {"rgb", "grayscale"}, optional
         None is "rgb".

@@ -18,7 +18,7 @@ PARTS = ("dev", "test", "testing", "train", "training", "val", "valid", "validat
 
 def read_folder(
     folder: str | os.PathLike[str],
-    image_size: Sequence[int] | None,
+    image_size: int | Sequence[int] | None,
     color: str | None,
     on_error: str = "raise",
     groups: Any = None,
@@ -58,9 +58,7 @@ def read_folder(
         As ``read_images``, and when files or folders are left out.
     """
     root = Path(folder)
-    parts = _parts(root)
-    classes = [_class_folders(part, class_names) for part in parts]
-    _check_different([place for part in classes for place in part])
+    classes = class_folders(root, class_names)
     names = [check_written((place.name for place in part), f"class folders of {folder}") for part in classes]
     if names[0] != names[-1]:
         raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
@@ -126,6 +124,13 @@ def _in_paths(places: dict[Path, Path], pattern: Any, option: str, root: Path) -
             f"the first is {without[0]}"
         )
     return np.array([*values.values()])
+
+
+def class_folders(root: Path, class_names: Collection[str] | None) -> list[list[Path]]:
+    """Return the folders of the classes of each part of a folder: train and test, or itself."""
+    classes = [_class_folders(part, class_names) for part in _parts(root)]
+    _check_different([place for part in classes for place in part])
+    return classes
 
 
 def _parts(root: Path) -> list[Path]:

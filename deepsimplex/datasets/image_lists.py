@@ -35,7 +35,7 @@ def listed_files(path: str | os.PathLike[str], table: Table) -> list[Path]:
 
 def read_list(
     path: str | os.PathLike[str],
-    image_size: Sequence[int] | None,
+    image_size: int | Sequence[int] | None,
     color: str | None,
     on_error: str = "raise",
     target_column: str | int | None = None,

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.parameters import check_arguments
 from deepsimplex._utils.validation import check_choice
-from deepsimplex.datasets.image_folders import read_folder
+from deepsimplex.datasets.image_folders import class_folders, read_folder
 from deepsimplex.datasets.image_lists import is_image_list, read_list
 from deepsimplex.datasets.image_sets import IMAGE_SETS, read_image_set
 from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
@@ -30,7 +31,7 @@ def load(
     dtype: str = "float32",
     test_fraction: float | None = None,
     seed: int = 0,
-    image_size: Sequence[int] | None = None,
+    image_size: int | Sequence[int] | None = None,
     color: str | None = None,
     on_error: str = "raise",
     target_column: str | int | None = None,
@@ -62,7 +63,7 @@ def load(
         out and keeps the order.
     seed : int
         Seed of that split, which is the same in every call. The default is 0.
-    image_size : (height, width), optional
+    image_size : int or (height, width), optional
         Folders and lists of images only: the size to scale images to. By default all must have the same.
     color : {"rgb", "grayscale"}, optional
         Folders and lists of images only; "rgb" by default. Gray images are [N, H, W].
@@ -142,7 +143,7 @@ def load_tested(
 def _read(
     name: str | os.PathLike[str],
     dtype: str,
-    image_size: Sequence[int] | None,
+    image_size: int | Sequence[int] | None,
     color: str | None,
     on_error: str,
     target_column: str | int | None,
@@ -182,6 +183,13 @@ def _read_digits() -> Source:
     return Source((digits.images / 16).astype(np.float32), digits.target)
 
 
+def check_source(name: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> None:
+    """Raise for a source that does not exist, and for a folder without folders of classes; warn of nothing."""
+    if source_kind(name) == "folder":
+        with warnings.catch_warnings(action="ignore"):
+            class_folders(Path(name), class_names)
+
+
 def source_kind(name: str | os.PathLike[str]) -> str:
     """Return "name", "folder", "npz", "csv" or "list of images", or raise for what is none of them."""
     label, path = os.fspath(name), Path(name)
@@ -194,8 +202,8 @@ def source_kind(name: str | os.PathLike[str]) -> str:
         if not path.is_file():
             raise FileNotFoundError(f"name must be a file that exists; found no {label}")
         return "list of images" if kind == "csv" and is_image_list(path) else kind
-    hint = did_you_mean(label, NAMES) or "."
+    folders = [str(place) for place in path.parent.glob("*") if place.is_dir()]
     raise ValueError(
-        f"name {label!r} is unknown{hint} Known are {', '.join(NAMES)}, and paths to a .npz file, to a .csv file and "
-        "to a folder with one subfolder of images per class"
+        f"there is no folder or data set {label!r}{did_you_mean(label, [*NAMES, *folders]) or '.'} name may be "
+        f"{', '.join(NAMES)}, or the path of a .npz file, a .csv file or a folder with a subfolder of images per class"
     )

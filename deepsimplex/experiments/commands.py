@@ -23,6 +23,7 @@ from deepsimplex.experiments.training_run import (
     Split,
     build_classifier,
     check_coverage,
+    check_decision,
     fit,
     fit_after_training,
     load_split,
@@ -146,6 +147,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         keras.utils.set_random_seed(config.seed)
         split = load_split(config)
         check_coverage(config, split)
+        check_decision(config, split)
         log(
             f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
             f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"

@@ -1,5 +1,6 @@
 """Configuration of a run: a YAML file, validated by a schema that rejects unknown keys."""
 
+import difflib
 import inspect
 import os
 import re
@@ -44,8 +45,8 @@ def _named(value: Any) -> Any:
 
 # Context of the first validation, which imports neither Keras nor modules of the user.
 _STRUCTURE = "structure"
-# Names and configurations whose classes are elsewhere: "module:Class", "package>Class", serialized objects.
-_ELSEWHERE = re.compile(r"\w:\w|>|class_name")
+# Names and configurations whose classes are elsewhere: "module:Class", "package>Class", serialized objects, files.
+_ELSEWHERE = re.compile(r"\w:\w|>|class_name|\.keras\b")
 # Members that need Keras; None for those that Keras has more of.
 KERAS_MEMBERS: dict[str, tuple[str, ...] | None] = {
     "backbone": ("mlp", "cnn", "resnet"),
@@ -95,10 +96,13 @@ def _make_with_keras(kind: str) -> Callable[[Any, ValidationInfo], Any]:
         names = KERAS_MEMBERS[kind]
         if info.context != _STRUCTURE:
             return _make(make)(value, info)
+        if kind == "backbone" and str(file := value.get("name")).endswith(".keras") and not Path(file).is_file():
+            raise ValueError(f"{kind} must be a file that exists; found {file!r}")
         if names and value.get("name") not in names and not _ELSEWHERE.search(repr(value)):
             name = value.get("name", value)
+            files = "'keras_hub:PRESET', a .keras file, " if kind == "backbone" else ""
             raise ValueError(
-                f"{kind} must be one of {', '.join(names)}, or 'module:Class'; found {name!r}"
+                f"{kind} must be one of {', '.join(names)}, {files}or 'module:Class'; found {name!r}"
                 f"{did_you_mean(name, names)}"
             )
         return value
@@ -429,7 +433,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _explain(problem: Any) -> str:
-    """Describe a pydantic error, with the nearest known key for an unknown one."""
+    """Describe a pydantic error, with the nearest known key, of any section, for an unknown one."""
     path = [str(step) for step in problem["loc"]]
     where = ".".join(path)
     if problem["type"] != "extra_forbidden":
@@ -442,4 +446,16 @@ def _explain(problem: Any) -> str:
     for step in path[:-1]:
         section = section.model_fields[step].annotation
     known = list(section.model_fields)
-    return f"unknown key {where!r}" + (did_you_mean(path[-1], known) or f"; known keys are {', '.join(known)}")
+    from deepsimplex.datasets.loading import KNOWN
+
+    sections = {name: field.annotation for name, field in RunConfig.model_fields.items()}
+    places = {key: f"data.options.{key}" for key in KNOWN} | {
+        key: f"{name}.{key}"
+        for name, kind in sections.items()
+        if inspect.isclass(kind) and issubclass(kind, _Section)
+        for key in kind.model_fields
+    }
+    places |= {key: key for key in (*sections, *known)}
+    near = difflib.get_close_matches(path[-1], places, n=1, cutoff=0.8)
+    hint = f"; did you mean {places[near[0]]!r}?" if near else did_you_mean(path[-1], known)
+    return f"unknown key {where!r}" + (hint or f"; known keys are {', '.join(known)}")

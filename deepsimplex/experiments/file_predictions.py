@@ -144,7 +144,7 @@ def predict_files(
     output: str | os.PathLike[str] | None = None,
     *,
     rejected: float = 0.05,
-    image_size: Sequence[int] | None = None,
+    image_size: int | Sequence[int] | None = None,
     color: str | None = None,
     pixel_scale: float | None = None,
 ) -> FilePredictions:
@@ -161,7 +161,7 @@ def predict_files(
         CSV file to write, as ``FilePredictions.write`` does. Default None: none.
     rejected : float
         Share of known samples that may be called unknown, as in ``predict_or_unknown``. Default 0.05.
-    image_size : (height, width), optional
+    image_size : int or (height, width), optional
         Default: the input shape of the model. Images of another size are scaled, which a warning counts.
     color : {"rgb", "grayscale"}, optional
         Default: by the channels of the model's input.

@@ -283,6 +283,24 @@ def check_coverage(config: RunConfig, split: Split) -> None:
         )
 
 
+def check_decision(config: RunConfig, split: Split) -> None:
+    """Raise ConfigurationError, before training, if a perfect classifier could not have the rule of decisions."""
+    rule = config.calibration.decision
+    if rule is None or type(decision := DECISIONS.get(rule)) not in DECISIONS.values():  # others may need errors
+        return
+    each = np.eye(len(split.class_names))
+    try:
+        if decision.fitted_attributes:
+            y = split.y_validation[_held_out(config, split)[1]]
+            decision.fit(each[y], np.array(split.class_names)[y], classes=split.class_names)
+        decision.decide(each)
+    except ValueError as error:
+        beside = "" if config.calibration.method is None else ", half of which calibration.method takes"
+        raise ConfigurationError(
+            f"calibration.decision for {len(split.y_validation)} validation samples{beside}: {error}"
+        ) from error
+
+
 def not_fitted(model: SimplexClassifier, config: RunConfig) -> list[str]:
     """Return the keys of the configuration whose density, calibration or sets a model lacks."""
     wanted = config.calibration.model_dump()

@@ -226,7 +226,7 @@ def test_evaluate_and_export_use_the_newest_run(finished, command):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.name=nothing", "'nothing' is unknown"),
+        ("data.name=nothing", "no folder or data set 'nothing'"),
         ("data.options.dtype=float16", r"dtype must.*found 'float16'"),
         ("data.validation_fraction=0.9999", "leaves 0 for training"),
         ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),
@@ -314,6 +314,29 @@ def test_coverage_of_more_samples_than_there_are_raises_before_training(tmp_path
     with pytest.raises(ConfigurationError, match=f"needs at least 99 validation samples.*{message}"):
         experiments.train(checked(tmp_path, *given), verbose=0)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("{name: expected_cost, costs: [[0, 1], [1, 0]]}", r"costs must be those of the 10 classes .*found 2 rows"),
+        (
+            "{name: risk_control, bound: 0.5, risk: false_negative_rate, positive: ten}",
+            "positive must be.*'ten'",
+        ),
+        (
+            "{name: risk_control, bound: 0.1, risk: false_negative_rate, positive: '3'}",
+            r"half of which .* takes: \d held-out '3' samples cannot prove a bound of 0.1 .*: at least 22 are needed",
+        ),
+        ("{name: risk_control, bound: 0.05}", r"\d+ held-out samples that are accepted, .*: at least 45 are needed"),
+        ("{name: risk_control, bound: 0.01, risk: rejection_rate, method: conformal}", "at least 99 are needed"),
+    ],
+)
+def test_rule_that_no_classifier_could_have_raises_before_training(tmp_path, monkeypatch, rule, message):
+    monkeypatch.setattr(commands, "fit", lambda *_: pytest.fail("trained"))
+    given = ["data.validation_fraction=0.25", "data.limit=200", "calibration.method=temperature"]
+    with pytest.raises(ConfigurationError, match=f"^calibration.decision for 50 .*{message}"):
+        experiments.train(checked(tmp_path, *given, f"calibration.decision={rule}"), verbose=0)
 
 
 @pytest.mark.slow

@@ -243,10 +243,10 @@ def test_color_and_scale_are_those_of_training(shape, dtype, top, tmp_path):
 def test_size_that_the_model_does_not_state_must_be_given(tmp_path):
     layers = [keras.Input((None, None, 3)), keras.layers.Conv2D(2, 3), keras.layers.GlobalAveragePooling2D()]
     classifier = small(keras.Sequential(layers), np.random.default_rng(0).random((8, 6, 6, 3), np.float32))
-    save(tmp_path / "a.png", 0)
+    save(tmp_path / "a.png", 0, size=(6, 6))
     with pytest.raises(ValueError, match=r"image_size must be given, such as image_size=\[224, 224\]"):
         predict_files(classifier, tmp_path)
-    assert len(predict_files(classifier, tmp_path, image_size=(6, 5)).files) == 1
+    assert len(predict_files(classifier, tmp_path, image_size=6).files) == 1
 
 
 def test_models_that_take_no_pixels_raise(tmp_path):
@@ -377,7 +377,7 @@ def test_evaluation_on_the_test_part_of_data(model, tmp_path):
     [
         (["evaluate"], "evaluate needs MODEL and --data"),
         (["evaluate", "runs"], "evaluate needs MODEL and --data"),
-        (["evaluate", "{saved}", "--data", "missing"], "'missing' is unknown"),
+        (["evaluate", "{saved}", "--data", "missing"], "there is no folder or data set 'missing'"),
         (["evaluate", "{saved}", "--data", "digits"], "must hold classes cat"),
         (["evaluate", "{saved}", "--data", "{photos}", "colour=rgb"], "unknown key 'colour'"),
         (["evaluate", "{saved}", "--data", "{photos}", "announce=1"], "unknown key 'announce'"),
@@ -387,12 +387,17 @@ def test_evaluation_on_the_test_part_of_data(model, tmp_path):
         ),
         (["predict", "{saved}", "{photos}", "--output", "."], "output must be a file that ends in .csv"),
         (["predict", "{saved}", "{photos}", "size=3"], "unknown key 'size'"),
-        (["predict", "{saved}", "{photos}", "image_size=3"], "image_size must be"),
+        (["predict", "{saved}", "{photos}", "image_size=3.5"], "image_size must be"),
         (["predict", "{saved}", "{photos}", "--rejected", "2"], "rejected must be"),
         (["predict", "{photos}", "{photos}"], "neither a .keras file nor a run folder"),
         (["train"], "train needs a folder"),
         (["train", "training.epochs=2"], "train needs a folder"),
-        (["train", "missing"], "'missing' is unknown"),
+        (["train", "missing", "epochs=3"], "there is no folder or data set 'missing'"),
+        (["train", "{photos}x"], "photosx'; did you mean"),
+        (
+            ["train", "{photos}/cat/p00"],
+            "p00 must hold one folder of images for each",
+        ),
     ],
 )
 def test_invalid_command_is_one_line(command, saved, photos, tmp_path, monkeypatch, arguments, message):

@@ -201,7 +201,7 @@ def test_collapsed_process_agrees_with_gpflow():
     assert process.objective_ == pytest.approx(-float(model.elbo()), rel=2e-4)
     mean, variance = model.predict_f(x)
     latent = process.predict(X)
-    width = posterior._latents.width[0]
+    width = posterior.latents.width[0]
     np.testing.assert_allclose(latent.loc, width * mean + observation.loc.mean(axis=0), atol=1e-4 * width)
     np.testing.assert_allclose(latent.scale, width * np.sqrt(variance[:, :1]), rtol=1e-3)
 
