@@ -296,26 +296,27 @@ def from_another_version(path):
     archives.save_arrays(path, "deepsimplex classifier 0", arrays)
 
 
+DAMAGED, OTHER_ARRAYS = "is damaged, or no classifier", "is an archive of x.npy"
 DAMAGES = {
-    "cut short": cut_short,
-    "altered": altered,
-    "of another version": from_another_version,
-    "empty": lambda path: path.write_bytes(b""),
-    "text": lambda path: path.write_text("no archive"),
-    "other arrays": lambda path: np.savez(path, x=np.zeros(3)),
-    "objects": lambda path: np.savez(path, x=np.array([object], dtype=object)),
-    "one array": lambda path: np.save(path.open("wb"), np.zeros(3)),
+    "cut short": (cut_short, DAMAGED),
+    "altered": (altered, DAMAGED),
+    "of another version": (from_another_version, DAMAGED),
+    "empty": (lambda path: path.write_bytes(b""), DAMAGED),
+    "text": (lambda path: path.write_text("no archive"), "is a text file"),
+    "other arrays": (lambda path: np.savez(path, x=np.zeros(3)), OTHER_ARRAYS),
+    "objects": (lambda path: np.savez(path, x=np.array([object], dtype=object)), OTHER_ARRAYS),
+    "one array": (lambda path: np.save(path.open("wb"), np.zeros(3)), "is a single array"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_invalid_file_raises(damage, place, tmp_path):
+def test_invalid_file_raises(damage, message, place, tmp_path):
     path = tmp_path / "damaged.npz"
     path.write_bytes((place / "ilr.npz").read_bytes())
     ds.load(path)
     damage(path)
-    with pytest.raises(ValueError, match=r"filepath: '.*damaged.npz' is damaged, or no classifier"):
+    with pytest.raises(ValueError, match=rf"filepath: '.*damaged.npz' {message}"):
         ds.load(path)
 
 

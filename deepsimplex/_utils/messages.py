@@ -3,11 +3,13 @@
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def did_you_mean(name: Any, known: Iterable[str]) -> str:
+def did_you_mean(
+    name: Any, known: Iterable[str], likeness: float = 0.5, places: Mapping[str, str] | None = None
+) -> str:
     """Return the end of a message about an unknown name: the nearest known one, or "" if none is near.
 
     Parameters
@@ -15,6 +17,10 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     name : any
         The unknown name; case is ignored.
     known : iterable of str
+    likeness : float
+        Least share of letters in common, from 0 to 1. Default 0.5.
+    places : dict of str, optional
+        What to suggest for a known name. Default None: the name.
 
     Returns
     -------
@@ -27,9 +33,11 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     "; did you mean 'mlp'?"
     >>> did_you_mean("transformer", ["mlp", "cnn"])
     ''
+    >>> did_you_mean("epoch", ["epochs"], places={"epochs": "training.epochs"})
+    "; did you mean 'training.epochs'?"
     """
-    spellings = {word.lower(): word for word in known}
-    near = difflib.get_close_matches(str(name).lower(), spellings, n=1, cutoff=0.5)
+    spellings = {word.lower(): (places or {}).get(word, word) for word in known}
+    near = difflib.get_close_matches(str(name).lower(), spellings, n=1, cutoff=likeness)
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
 
 

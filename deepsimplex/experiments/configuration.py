@@ -1,6 +1,5 @@
 """Configuration of a run: a YAML file, validated by a schema that rejects unknown keys."""
 
-import difflib
 import inspect
 import os
 import re
@@ -456,6 +455,5 @@ def _explain(problem: Any) -> str:
         for key in kind.model_fields
     }
     places |= {key: key for key in (*sections, *known)}
-    near = difflib.get_close_matches(path[-1], places, n=1, cutoff=0.8)
-    hint = f"; did you mean {places[near[0]]!r}?" if near else did_you_mean(path[-1], known)
+    hint = did_you_mean(path[-1], places, likeness=0.8, places=places) or did_you_mean(path[-1], known)
     return f"unknown key {where!r}" + (hint or f"; known keys are {', '.join(known)}")
