@@ -93,7 +93,9 @@ def draw_features(
 
 def _batch_size(samples: Samples) -> int:
     """Rows of a batch whose features are computed at once: the fewer the larger a sample of these arrays is."""
-    numbers = sum(int(np.prod(part.shape[1:])) for part in keras.tree.flatten(samples.columns[0]))
+    numbers = sum(
+        int(np.prod([size or 1 for size in part.shape[1:]])) for part in keras.tree.flatten(samples.columns[0])
+    )
     return max(_FEWEST, min(BATCH_SIZE, _BATCH_NUMBERS // max(numbers, 1)))
 
 
