@@ -5,8 +5,8 @@ import hashlib
 import math
 import os
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,36 @@ def other_kind(path: str | os.PathLike[str], member: str) -> str | None:
             if text and is_text and not text.startswith("PK"):  # which begins archives, cut short or not
                 kind = "a text file", "it holds no arrays"
     return kind and f"is {kind[0]}: {kind[1]}"
+
+
+@contextmanager
+def naming_damage(path: Path, member: str, otherwise: str, name: str = "") -> Iterator[None]:
+    """Raise ValueError for what reading a damaged archive raises, or one of another kind; OSError stays.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    member : str
+        As for ``other_kind``.
+    otherwise : str
+        What a file of no other kind is; "{error}" stands for the error.
+    name : str
+        In front of the path.
+
+    Examples
+    --------
+    >>> with naming_damage(Path("coin.npz"), "p.npy", "is damaged ({error})"):
+    ...     raise zipfile.BadZipFile("no end")
+    Traceback (most recent call last):
+    ValueError: coin.npz is damaged (no end)
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
+        what = other_kind(path, member) or otherwise.format(error=error)
+        raise ValueError(f"{name}{path} {what}") from error
 
 
 def fingerprint(*parts: Any) -> str:

@@ -858,8 +858,7 @@ class SimplexClassifier(CalibratedNetwork):
         """
 
         def probabilities(features: Any) -> Any:
-            latent = self.predictive_latent(self.latent_of_features(features), calibrated=True)
-            p = self.unweighted_readout.unweighted(self.readout(latent))
+            p = self.unweighted_readout.unweighted(self.readout(self._read_out(features)))
             return self.after_training.differentiable.apply_probabilities(p)
 
         (samples,) = self._checked(x, arrays=True).columns[:1]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays
+from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor
 
@@ -38,11 +38,7 @@ def load_drift(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str]]:
     ValueError
         When the file is damaged, or holds something else.
     """
-    try:
+    otherwise = "is damaged, or no state of deepsimplex monitor ({error})"
+    with naming_damage(path, "stream_p.npy", otherwise, name="state "):
         arrays = load_arrays(path, KEY)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        what = other_kind(path, "stream_p.npy") or f"is damaged, or no state of deepsimplex monitor ({error})"
-        raise ValueError(f"state {path} {what}") from error
     return arrays, arrays.pop("files").tolist()

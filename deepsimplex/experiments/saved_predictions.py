@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays
+from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import (
     check_array,
@@ -227,13 +227,8 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     ('0', '1')
     """
     file = Path(path).expanduser()
-    try:
+    with naming_damage(file, "p.npy", "is damaged, or no file of save_predictions ({error}); write it again"):
         arrays = load_arrays(file, KEY)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        what = other_kind(file, "p.npy") or f"is damaged, or no file of save_predictions ({error}); write it again"
-        raise ValueError(f"{file} {what}") from error
     latent, readout = None, None
     if "latent_loc" in arrays:
         latent = LatentGaussian(arrays["latent_loc"], arrays["latent_scale"])

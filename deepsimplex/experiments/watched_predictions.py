@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import check_archive, fingerprint, other_kind
+from deepsimplex._utils.archives import check_archive, fingerprint, naming_damage
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import DriftMonitor, DriftReport
 from deepsimplex.experiments.drift_state import drift_file, load_drift, save_drift
@@ -157,7 +157,7 @@ def _read(path: str | os.PathLike[str]) -> _Columns:
         return _read_csv(file)
     if file.suffix != ".npz":
         raise ValueError(f"predictions must be a .csv or an .npz file; found {str(file)!r}")
-    try:
+    with naming_damage(file, "p.npy", "is damaged, or holds no p [N, n] ({error})"):
         check_archive(file)
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
             names = ("p", "y", "class_names", "familiarity")
@@ -166,11 +166,6 @@ def _read(path: str | os.PathLike[str]) -> _Columns:
         class_names = list(map(str, arrays.get("class_names", np.arange(p.shape[1])).tolist()))
         named = [*class_names, None]  # the last for -1
         labels = [named[k] for k in arrays["y"].tolist()] if "y" in arrays else None
-    except OSError:
-        raise
-    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        what = other_kind(file, "p.npy") or f"is damaged, or holds no p [N, n] ({error})"
-        raise ValueError(f"{file} {what}") from error
     return _Columns(p, class_names, labels, arrays.get("familiarity"))
 
 
