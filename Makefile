@@ -32,8 +32,8 @@ reproduce: $(VENV)/.installed
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2 $(ELSEWHERE) -m "not examples"
 
-# Other programs and processes: ONNX Runtime, LiteRT, TensorFlow alone, Ray, worker processes, scikit-learn's checks,
-# the package as it is installed.
+# Other programs and processes: ONNX Runtime, LiteRT, TensorFlow alone, browsers, Ray, worker processes, scikit-learn's
+# checks, the package as it is installed.
 test-integration: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n 2 tests/integration
 

@@ -153,6 +153,23 @@ def onnx_without_copies(monkeypatch):
 
 
 @pytest.fixture(scope="session")
+def command():
+    """Call the command line with some arguments, in the test process: its result has ``stdout`` and ``stderr``."""
+    from typer.testing import CliRunner
+
+    from deepsimplex import cli
+
+    def call(*arguments, code=0):
+        result = CliRunner().invoke(cli.application, [str(argument) for argument in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == code, result.output
+        return result
+
+    return call
+
+
+@pytest.fixture(scope="session")
 def digits():
     """(x, y), (x_test, y_test)."""
     from deepsimplex import datasets
