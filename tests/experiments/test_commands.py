@@ -47,7 +47,7 @@ SMALL = [
     "model.backbone={name: mlp, hidden: [32], dropout: 0.2}",
 ]
 
-FINISHED = ["data.validation_fraction=0.2", "export.input_dtype=uint8", "training.epochs=3"]
+FINISHED = ["model.head=gaussian", "data.validation_fraction=0.2", "export.input_dtype=uint8", "training.epochs=3"]
 
 
 def options(tmp_path: Path, *overrides: str) -> list[str]:
@@ -103,9 +103,11 @@ def test_run_writes_all_files(finished):
     ["sparse_categorical_crossentropy", "{name: hybrid, weight: 0.2}"],
 )
 def test_run_trains_with_any_loss(loss, tmp_path):
-    with without_pictures(export=False):
-        few = ["training.epochs=5", "training.learning_rate=0.02"]
-        folder = experiments.train(checked(tmp_path, *few, f"training.loss={loss}"), verbose=0)
+    with without_pictures(export=False, eager=True):
+        few = ["model.head=gaussian", "data.limit=300", "training.batch_size=75", "training.epochs=6"]
+        folder = experiments.train(
+            checked(tmp_path, *few, "training.learning_rate=0.03", f"training.loss={loss}"), verbose=0
+        )
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
     kept = get_loss(yaml.safe_load(folder.config.read_text())["training"]["loss"]).get_config()
     config = ds.load(folder.model).loss.get_config()
@@ -443,6 +445,7 @@ def test_folder_of_photos_is_resized(tmp_path):
 @pytest.mark.slow
 def test_mixed_precision_policy_is_restored(tmp_path):
     overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
+    overrides += ["model.head=gaussian"]
     policy = keras.config.dtype_policy()
     with without_pictures(export=False, eager=True):
         folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
@@ -600,8 +603,10 @@ def test_version_option(command):
 
 
 @pytest.mark.slow
-def test_density_and_sets_are_fitted_after_training_and_saved(tmp_path):
+def test_density_and_sets_are_fitted_after_training_and_saved(finished, tmp_path):
+    plain, *_ = finished
     overrides = [
+        "model.head=gaussian",
         "data.validation_fraction=0.3",
         "calibration.coverage=0.8",
         "calibration.sets=aps",
@@ -612,7 +617,6 @@ def test_density_and_sets_are_fitted_after_training_and_saved(tmp_path):
     ]
     with without_pictures(export=False, eager=True):
         folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
-        plain = experiments.train(checked(tmp_path, "data.limit=100", "training.epochs=1"), verbose=0)
     model, metrics = ds.load(folder.model), json.loads(folder.metrics.read_text())
     assert type(model.density).__name__ == "NeighborDistance"
     assert (model.prediction_sets.coverage, model.prediction_sets.method) == (0.8, "aps")
