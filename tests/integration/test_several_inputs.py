@@ -1,13 +1,15 @@
-"""Backbones of several inputs: served by name, and CASIMAC by an Embedding that takes them."""
+"""Backbones of several inputs: served by name in every format, and CASIMAC by an Embedding that takes them."""
 
 import keras
 import numpy as np
+import onnxruntime
 import pytest
+import tensorflow as tf
 
 import deepsimplex as ds
 from tests.eager_steps import eagerly
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("onnx_without_copies")]
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +52,27 @@ def run_saved_model(path, x):
     return served.predict(x)["class_probabilities"]
 
 
+def run_onnx(path, x):
+    session = onnxruntime.InferenceSession(path)
+    assert {each.name for each in session.get_inputs()} == {"table", "image"}
+    return session.run(["class_probabilities"], x)[0]
+
+
+@pytest.mark.filterwarnings("ignore")  # the interpreter is about to have a package of its own
+def run_litert(path, x):
+    serve = tf.lite.Interpreter(str(path)).get_signature_runner("serving_default")
+    parts = [serve(**{name: array[rows] for name, array in x.items()}) for rows in (slice(0, 1), slice(1, None))]
+    return np.concatenate([part["class_probabilities"] for part in parts])
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_export_has_a_named_tensor_per_input(model, data, tmp_path):
-    model.export(tmp_path / "m")
-    np.testing.assert_allclose(run_saved_model(tmp_path / "m", data[0]), model.expected, atol=1e-5)
+@pytest.mark.parametrize(
+    ("format", "name", "run"),
+    [("tf_saved_model", "m", run_saved_model), ("onnx", "m.onnx", run_onnx), ("litert", "m.tflite", run_litert)],
+)
+def test_export_has_a_named_tensor_per_input(format, name, run, model, data, tmp_path):
+    model.export(tmp_path / name, format=format)
+    np.testing.assert_allclose(run(tmp_path / name, data[0]), model.expected, atol=1e-5)
 
 
 def test_input_dtype_of_single_inputs(data, tmp_path):
@@ -106,7 +125,8 @@ def one_input(name):
     return keras.Sequential([inputs()[name], keras.layers.Flatten()])
 
 
-@pytest.mark.parametrize(("embedding", "form"), [(network("dict", 4), "list"), (network("list", 4), "dict")])
+@pytest.mark.parametrize("form", ["dict", "list"])
+@pytest.mark.parametrize("embedding", [network("dict", 4), network("list", 4)], ids=["dict", "list"])
 def test_casimac_with_embedding_of_several_inputs(embedding, form, data):
     x, y = data
     target = ds.targets.CASIMAC(ds.distances.Embedding(embedding))
