@@ -176,7 +176,7 @@ class AugmentedBatches(Batches):
 
 
 def mapped(x, y):
-    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(10)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(20)
     # Not a function of TensorFlow, which begins anew with every epoch once a seed was set.
     return dataset.map(lambda x, y: (tf.ensure_shape(tf.numpy_function(noisy, [x], tf.float32), [None, 2]), y))
 
@@ -197,10 +197,10 @@ def shuffled(x, y):
 
 CHANGING = {
     "map": mapped,
-    "py_dataset": lambda x, y: AugmentedBatches(x, y, size=10),
-    "threads": lambda x, y: AugmentedBatches(x, y, size=10, workers=2),
-    "processes": lambda x, y: AugmentedBatches(x, y, size=10, workers=2, use_multiprocessing=True),
-    "epochs": lambda x, y: OtherBatches(x, y, size=10),
+    "py_dataset": lambda x, y: AugmentedBatches(x, y, size=20),
+    "threads": lambda x, y: AugmentedBatches(x, y, size=20, workers=2),
+    "processes": lambda x, y: AugmentedBatches(x, y, size=20, workers=2, use_multiprocessing=True),
+    "epochs": lambda x, y: OtherBatches(x, y, size=20),
     "drop_remainder": lambda x, y: shuffled(x, y).batch(30, drop_remainder=True),
 }
 ENDLESS = {
@@ -251,15 +251,15 @@ def test_soft_labels_with_distance_target_raise_and_name_what_takes_them(target,
     soft = np.float32(0.8) * np.eye(2, dtype="float32")[y] + np.float32(0.1)
     named = r"y must name one class per sample.*'vertices', 'ilr', 'dirichlet', 'one_hot'.*categorical_crossentropy"
     model, _ = noting(target)
-    dataset = tf.data.Dataset.from_tensor_slices((x, soft)).batch(10)
+    dataset = tf.data.Dataset.from_tensor_slices((x, soft)).batch(40)
     for data in ((x, soft), (dataset,), (Batches(x, soft, size=10),)):
         with pytest.raises(ValueError, match=named):
-            model.fit(*data, steps_per_epoch=8, verbose=0)
+            model.fit(*data, steps_per_epoch=2, verbose=0)
     for chosen, loss in ((target, "categorical_crossentropy"), ("vertices", None), ("ilr", None), ("one_hot", None)):
         model, batches = noting(chosen)
         model.compile(loss=loss, run_eagerly=True)
         model.fit(dataset, verbose=0)
-        assert len(batches) == 8
+        assert len(batches) == 2
 
 
 @pytest.mark.slow

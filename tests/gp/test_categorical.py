@@ -85,7 +85,7 @@ def peer(rings):
     peer.likelihood.num_monte_carlo_points = 200
     tf.random.set_seed(0)
     gpflow.optimizers.Scipy().minimize(
-        peer.training_loss_closure((X, y[:, None]), compile=False), peer.trainable_variables, options={"maxiter": 60}
+        peer.training_loss_closure((X, y[:, None]), compile=True), peer.trainable_variables, options={"maxiter": 60}
     )
     tf.random.set_seed(1)
     peer.likelihood.num_monte_carlo_points = 5000
