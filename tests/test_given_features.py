@@ -577,6 +577,28 @@ def test_solved_head_stays_while_the_backbone_is_trained(digits):
         model.forget(x[:2], y[:2])
 
 
+def test_batch_normalization_keeps_its_statistics_while_the_backbone_is_trained(digits):
+    """The head was solved with features by these statistics; scale, shift and random layers are trained as they are."""
+    x, y, *_ = digits
+    normalization, dropout = keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=0)
+    inside = keras.Sequential([keras.layers.Dense(8, activation="relu"), normalization])
+    model = make_model(keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), inside]), inducing=50)
+    model.backbone.trainable = False
+    model.fit(x, y, verbose=0)
+    expected = model.predict_latent(x).loc
+    model.backbone.trainable = True
+    np.testing.assert_allclose(model.latent(x, training=True)["loc"], expected, atol=1e-5)
+    before = normalization.get_weights()
+    model.compile(keras.optimizers.Adam(1e-4))
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        model.fit(x, y, verbose=0)
+    for weight, start, changes in zip(normalization.weights, before, (True, True, False, False), strict=True):
+        assert np.array_equal(weight, start) != changes, weight.path
+    assert normalization.trainable
+    inside.add(dropout)
+    assert np.mean(model.latent(x, training=True)["loc"] != model.latent(x)["loc"]) > 0.9
+
+
 # Invalid input
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -62,6 +63,28 @@ def inner_layers(network: Any) -> list[keras.layers.Layer]:
     ['twice', 'flat']
     """
     return [inner for each in getattr(network, "layers", ()) for inner in inner_layers(each) or [each]]
+
+
+@contextmanager
+def fixed_statistics(network: Any) -> Iterator[None]:
+    """Inside the block, batch normalization layers of a network take, and keep, their moving statistics in training.
+
+    Examples
+    --------
+    >>> network = keras.Sequential([keras.Input((1,)), keras.layers.BatchNormalization(epsilon=0.0)])
+    >>> with fixed_statistics(network):
+    ...     network(np.ones((2, 1)), training=True).numpy().tolist()
+    [[1.0], [1.0]]
+    """
+    layers = [layer for layer in inner_layers(network) if isinstance(layer, keras.layers.BatchNormalization)]
+    trained = [layer for layer in layers if layer.trainable]
+    for layer in trained:
+        layer.trainable = False  # read when the layer is called; its scale and shift are trained nevertheless
+    try:
+        yield
+    finally:
+        for layer in trained:
+            layer.trainable = True
 
 
 def rescales_bytes(network: Any) -> bool:

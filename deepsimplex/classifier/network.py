@@ -14,7 +14,13 @@ from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.backbones import backbone as make_backbone
 from deepsimplex.calibration.after_training import FittedComponents
-from deepsimplex.classifier.given_features import GivenFeatures, features_of, has_nothing_to_train, is_given
+from deepsimplex.classifier.given_features import (
+    GivenFeatures,
+    features_of,
+    fixed_statistics,
+    has_nothing_to_train,
+    is_given,
+)
 from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
@@ -136,6 +142,9 @@ class SimplexNetwork(keras.Model):
         """Return the backbone's features [N, d] of samples, or those that samples stand for in training and fitting."""
         if is_given(inputs):
             return tf.cast(features_of(inputs), self._given_dtype)
+        if training and self.head.is_closed_form:  # it was solved with the statistics as they are
+            with fixed_statistics(self.backbone):
+                return self.backbone(inputs, training=training)
         return self.backbone(inputs, training=training)
 
     def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
