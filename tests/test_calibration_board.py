@@ -100,9 +100,7 @@ def test_pictures_are_valid_images(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("every", "epochs", "steps"), [(1, 2, {0, 1}), (2, 3, {0, 2}), (2, 2, {0, 1}), (3, 6, {0, 3, 5})]
-)
+@pytest.mark.parametrize(("every", "epochs", "steps"), [(2, 3, {0, 2}), (2, 2, {0, 1})])
 def test_last_epoch_is_always_written(every, epochs, steps, few, tmp_path):
     model = plain(10)
     fit(model, few[0], ds.monitoring.CalibrationBoard(tmp_path, few[1], every=every, pictures=False), epochs=epochs)
@@ -173,7 +171,7 @@ def test_training_is_unchanged(kind, four, tmp_path):
     data, test = four
 
     def weights(board):
-        model = {"simplex": classifier, "plain": plain, "noisy": plain}[kind](eager=kind == "noisy")
+        model = {"simplex": classifier, "plain": plain, "noisy": plain}[kind](eager=kind != "plain")
         if kind == "noisy":
             model = keras.Sequential([keras.Input((8, 8, 1)), Noisy(), *model.layers])
             model.compile("adam", "sparse_categorical_crossentropy", run_eagerly=True)
@@ -262,7 +260,7 @@ def test_half_precision_is_scored(kind, four, tmp_path):
     data, (x, y) = four
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        model = {"simplex": classifier, "plain": plain}[kind](eager=False)
+        model = {"simplex": classifier, "plain": plain}[kind]()
         fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y)), epochs=1)
         p = model.predict(x, verbose=0).astype(np.float64)
     finally:

@@ -12,7 +12,6 @@ import tensorflow as tf
 import deepsimplex as ds
 from deepsimplex.losses import Composition, Hybrid, LatentNLL
 from deepsimplex.readout.layers import readout_layer
-from tests.fresh_process import run
 
 LOSSES = {
     "latent": LatentNLL,
@@ -194,11 +193,12 @@ def test_every_objective_trains_label_targets(objective, target, four):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["class", "composition"])
-def test_objectives_learn_digits(objective, digits):
-    (x, y), (x_test, y_test) = digits
-    model = make(objective, hidden=(64,))
-    model.fit(x, y, epochs=4, verbose=0)
-    assert model.evaluate(x_test, y_test, verbose=0)[1] > 0.9
+def test_objectives_learn_digits(objective, four):
+    (x, y), (x_test, y_test) = four
+    model = make(objective, num_classes=4, hidden=(64,))
+    model.fit(x, y, epochs=6, verbose=0)
+    p = np.asarray(model(x_test))
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.96  # chance is 0.25
 
 
 @pytest.mark.slow
@@ -399,41 +399,27 @@ def test_sample_weight_equals_class_weight(objective, few):
 # Files
 
 
-RELOAD = """
-import json, sys, numpy as np, keras, deepsimplex
-data = np.load(sys.argv[1] + "/data.npz")
-for name in sys.argv[2:]:
-    model = keras.models.load_model(f"{sys.argv[1]}/{name}.keras")
-    if model.training_loss.needs_latents:
-        model.target.fit(data["x"], data["y"], 4)
-    config = model.loss.name if name == "class" else keras.saving.serialize_keras_object(model.loss)["config"]
-    result = {"config": config, "loss": model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]}
-    result["tau"] = getattr(model.training_loss, "tau", None)
-    print(json.dumps(result))
-"""
-
-
 @pytest.mark.slow
-def test_reloaded_model_has_equal_loss_in_fresh_process(four, tmp_path):
+def test_reloaded_model_has_equal_loss_and_goes_on(four, tmp_path):
     (x, y), (x_test, y_test) = four
-    np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
     losses = {"class": "sparse_categorical_crossentropy", "hybrid": Hybrid(0.3), "composition": Composition(0.9)}
-    models = {name: make(loss, num_classes=4, eager=True) for name, loss in losses.items()}
-    for name, model in models.items():
-        model.fit(x, y, epochs=2, batch_size=100, verbose=0)
+    for name, loss in losses.items():
+        model = make(loss, num_classes=4, eager=True)
+        model.fit(x, y, epochs=2, batch_size=150, verbose=0)
         model.save(tmp_path / f"{name}.keras")
-    lines = run(RELOAD, tmp_path, *losses).splitlines()[-len(losses) :]
-    for (name, model), line in zip(models.items(), lines, strict=True):
-        result = json.loads(line)
-        assert result["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
-        if name == "class":
-            assert result["config"] == "sparse_categorical_crossentropy"
-            continue
-        assert result["config"] == json.loads(json.dumps(keras.saving.serialize_keras_object(model.loss)["config"]))
-        if name == "composition":
-            assert result["tau"] == tau_of(model) > 0
         reloaded = ds.load(tmp_path / f"{name}.keras")
-        reloaded.fit(x, y, batch_size=100, verbose=0)  # goes on
+        if reloaded.training_loss.needs_latents:
+            reloaded.target.fit(x, y, 4)
+        losses_of_both = [each.evaluate(x_test, y_test, batch_size=100, verbose=0)[0] for each in (reloaded, model)]
+        assert losses_of_both[0] == pytest.approx(losses_of_both[1], rel=1e-5)
+        if name == "class":
+            assert reloaded.loss.name == "sparse_categorical_crossentropy"
+            continue
+        configs = [keras.saving.serialize_keras_object(each.loss)["config"] for each in (reloaded, model)]
+        assert configs[0] == json.loads(json.dumps(configs[1]))
+        if name == "composition":
+            assert tau_of(reloaded) == tau_of(model) > 0
+        reloaded.fit(x, y, batch_size=150, verbose=0)  # goes on
 
 
 @pytest.mark.slow
@@ -455,7 +441,7 @@ def test_resumed_fit_equals_uninterrupted_fit(four, tmp_path):
 
     class Cut(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            if self.model.optimizer.iterations.numpy() == 5:  # in the middle of the second epoch
+            if self.model.optimizer.iterations.numpy() == 3:  # in the middle of the second epoch
                 raise KeyboardInterrupt
 
     def model():
@@ -465,11 +451,11 @@ def test_resumed_fit_equals_uninterrupted_fit(four, tmp_path):
         return made
 
     whole, cut, resumed = model(), model(), model()
-    whole.fit(x, y, epochs=3, batch_size=100, verbose=0)
+    whole.fit(x, y, epochs=3, batch_size=150, verbose=0)
     backup = str(tmp_path / "backup")
     with pytest.raises(KeyboardInterrupt):
-        cut.fit(x, y, epochs=3, batch_size=100, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut()])
-    resumed.fit(x, y, epochs=3, batch_size=100, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
+        cut.fit(x, y, epochs=3, batch_size=150, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut()])
+    resumed.fit(x, y, epochs=3, batch_size=150, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
     for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 

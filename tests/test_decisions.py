@@ -1,5 +1,7 @@
 """Class frequencies and rules of decision of classifiers: every prediction, files, exports, further training."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -18,14 +20,19 @@ def four(four):
     return (x[:150], y[:150]), (x[150:], y[150:]), (x_test, y_test)
 
 
-@pytest.fixture
-def model(four):
+@pytest.fixture(scope="module")
+def trained(four):
     keras.utils.set_random_seed(0)
     names = ["zero", "one", "two", "three"]
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", head="gaussian", class_names=names)
     model.compile(keras.optimizers.Adam(0.02), metrics=[ds.metrics.NegativeLogLikelihood()], run_eagerly=True)
     model.fit(*four[0], epochs=4, batch_size=50, verbose=0)
     return model
+
+
+@pytest.fixture
+def model(trained):
+    return copy.deepcopy(trained)
 
 
 @pytest.mark.parametrize("method", ["bias_corrected_temperature", "latent"])
@@ -162,6 +169,7 @@ def test_estimators_decide_for_other_frequencies(name, tmp_path):
         np.testing.assert_array_equal(loaded.decide(X), decided)
         assert loaded.decision_rule.get_config() == classifier.decision_rule.get_config()
         assert loaded.priors_.get_config() == classifier.priors_.get_config()
+    if name in ("closed form", "process", "lvq"):  # the others are served as these
         classifier.export(tmp_path / "served")
         served = ds.export.load_served(tmp_path / "served").predict(X.astype(np.float32))
         np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)

@@ -61,8 +61,14 @@ def test_classes_are_labels_of_any_type(name, wine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot"])
-@pytest.mark.parametrize("inference", ["exact", "collapsed", "stochastic"])
+@pytest.mark.parametrize(
+    ("inference", "target"),
+    [
+        *[("exact", target) for target in ("ilr", "dirichlet", "one_hot")],
+        ("collapsed", "dirichlet"),  # whose noise differs between dimensions
+        ("stochastic", "ilr"),
+    ],
+)
 def test_label_targets_classify_wine(target, inference, wine):
     X, y, X_test, y_test = wine
     classifier = ds.SimplexGaussianProcess(target, inference, inducing=30, batch_size=30).fit(X, y)
@@ -418,13 +424,16 @@ def test_transformed_target_regressor_uses_residuals(wine):
     assert ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y).residual_scale_ > 0
 
 
+FAST = {"class_name": "Adam", "config": {"learning_rate": 0.1}}
 CERTAIN = {
     "argmax": ds.LatentRegressionClassifier(LinearRegression(), "vertices"),
     "softmax": ds.LatentRegressionClassifier(LinearRegression(), "ilr"),
     "diagonal": ds.LatentRegressionClassifier(BayesianRidge(), "ilr"),
     "class without samples": ds.GLVQ(classes=[0, 1, 2, 3]),
     "GPLVQ": ds.GPLVQ(),
-    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, "vertices", epochs=2),
+    "network": ds.estimators.SimplexNetworkClassifier(
+        {"name": "mlp", "hidden": [4]}, "vertices", head="gaussian", optimizer=FAST, epochs=3
+    ),
 }
 
 

@@ -214,7 +214,7 @@ def test_density_widens_latents_of_unfamiliar_samples(covariance, four, tmp_path
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, covariance)
     model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
-    model.fit(x, y, batch_size=50, epochs=3, verbose=0)
+    model.fit(x, y, batch_size=100, epochs=4, verbose=0)
     both = np.concatenate([x_test, 1 - x_test])
     before = model.predict_latent(both), model.predict_proba(both)
     model.calibrate(x[:100], y[:100]).conformalize(x[:100], y[:100])
@@ -242,7 +242,7 @@ def test_density_widens_latents_of_unfamiliar_samples(covariance, four, tmp_path
 CLASSIFIERS = {
     "process": ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=3),
     "lvq": ds.GLVQ(max_iter=5),
-    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, epochs=1),
+    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, head="gaussian", epochs=1),
 }
 
 

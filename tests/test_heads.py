@@ -9,15 +9,13 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 import deepsimplex as ds
-from tests.eager_steps import eagerly
 from tests.layer_contract import assert_layer_contract
 
 COVARIANCES = ["isotropic", "diagonal", "full"]
 FEATURES = np.random.default_rng(0).normal(size=(5, 7)).astype("float32")
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-@pytest.mark.parametrize("latent_dim", [1, 4])
+@pytest.mark.parametrize(("covariance", "latent_dim"), [*[(one, 4) for one in COVARIANCES], ("full", 1)])
 def test_gaussian_head_keeps_the_layer_contract(covariance, latent_dim, tmp_path):
     assert_layer_contract(lambda: ds.heads.GaussianHead(latent_dim, covariance), FEATURES, tmp_path)
 
@@ -127,17 +125,17 @@ def test_classifier_of_latents_trains_and_reloads(covariance, digits, tmp_path):
     x, latents = digits
     keras.utils.set_random_seed(0)
     model = digits_model(covariance)
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=ds.losses.LatentNLL())
+    model.compile(optimizer=keras.optimizers.Adam(3e-2), loss=ds.losses.LatentNLL(), run_eagerly=True)
     observation = ds.LatentGaussian(latents, np.full((300, 1), 0.05, "float32"))
-    history = model.fit(x, observation, epochs=8, verbose=0, validation_data=(x[:50], observation[:50])).history
+    options = {"epochs": 5, "batch_size": 100, "verbose": 0}
+    history = model.fit(x, observation, validation_data=(x[:50], observation[:50]), **options).history
     assert history["loss"][-1] < history["loss"][0] - 0.5
     assert history["val_loss"][-1] < history["val_loss"][0]
     model.save(tmp_path / "latent.keras")
     reloaded = keras.models.load_model(tmp_path / "latent.keras")
-    with eagerly(model), eagerly(reloaded):
-        np.testing.assert_allclose(reloaded.predict_latent(x).scale, model.predict_latent(x).scale, rtol=1e-5)
-        loss = model.evaluate(x, observation, batch_size=300, verbose=0)
-        assert reloaded.evaluate(x, observation, batch_size=300, verbose=0) == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(reloaded.predict_latent(x).scale, model.predict_latent(x).scale, rtol=1e-5)
+    loss = model.evaluate(x, observation, batch_size=300, verbose=0)
+    assert reloaded.evaluate(x, observation, batch_size=300, verbose=0) == pytest.approx(loss, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ X = (RNG.normal(size=(60, 4)) + 2 * np.eye(3, 4)[Y]).astype("float32")
 
 def network(**options):
     model = ds.SimplexClassifier(keras.Sequential([keras.Input((4,))]), class_names=["a", "b", "c"], **options)
-    model.compile()
+    model.compile(run_eagerly=True)
     model.fit(X, Y, verbose=0)
     return model
 
@@ -241,7 +241,7 @@ def test_preset_is_resized_scaled_pooled_and_frozen(keras_hub):
 
 def test_preset_is_a_backbone_by_name(keras_hub, tmp_path):
     model = ds.SimplexClassifier("keras_hub:maps", num_classes=2)
-    model.compile()
+    model.compile(run_eagerly=True)
     model.fit(IMAGES, np.arange(12) % 2, verbose=0)
     model.save(tmp_path / "model.keras")
     p = model.predict_proba(IMAGES)

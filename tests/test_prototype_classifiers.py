@@ -11,7 +11,6 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import deepsimplex as ds
 
@@ -28,35 +27,6 @@ CLASSIFIERS = {
 each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
 NEAREST = {name: classifier for name, classifier in CLASSIFIERS.items() if not isinstance(classifier, ds.GPLVQ)}
 idle_are_reported = pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
-
-
-# Few iterations: the checks are about interfaces and need no more than good predictions on three blobs.
-CHECKED = [
-    ds.LVQ1(max_iter=3),
-    ds.LVQ2(2, window=0.3, max_iter=3),
-    ds.GLVQ(2, initialization="k-means++", max_iter=5),
-    ds.GMLVQ(max_iter=5),
-    ds.GMLVQ(2, regularization=0.0, activation="linear", max_iter=5),
-    ds.LGMLVQ(max_iter=5),
-    ds.GPLVQ(max_iter=3),
-]
-
-
-def expected_failures(classifier):
-    """Checks that online algorithms cannot pass, with the reason."""
-    failures = {}
-    if isinstance(classifier, ds.LVQ1 | ds.LVQ2):
-        failures["check_sample_weight_equivalence_on_dense_data"] = "samples come in a random order, one by one"
-    if isinstance(classifier, ds.LVQ2 | ds.GPLVQ):
-        reason = "prototypes of classes of hardly any weight are not driven out of the others' way"
-        failures["check_class_weight_classifiers"] = reason
-    return failures
-
-
-@idle_are_reported
-@parametrize_with_checks(CHECKED, expected_failed_checks=expected_failures)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 import deepsimplex as ds
 from deepsimplex.estimators.latent_regression import WeightedWhiteKernel
 
-NETWORK = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, epochs=1)
+NETWORK = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, head="gaussian", epochs=1)
 CLASSIFIERS = {
     "LVQ1": ds.LVQ1(max_iter=5),
     "LVQ2": ds.LVQ2(max_iter=5),
@@ -227,7 +227,7 @@ def test_explain_of_network_uses_class_names(wine):
     with pytest.raises(
         ValueError, match="explain needs a head of prototypes, as head='prototypes'; found GaussianHead"
     ):
-        clone(NETWORK).set_params(head="gaussian").fit(X, y).model_.explain(X)
+        clone(NETWORK).fit(X, y).model_.explain(X)
 
 
 @pytest.mark.parametrize("name", ["x", "y", "sample_weight", "epochs", "batch_size"])

@@ -28,7 +28,7 @@ from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
 from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
-from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
+from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutSoftmax
@@ -413,9 +413,9 @@ class CalibratedNetwork(SimplexNetwork):
         """
         if x is None:
             return self._set_unknown(None)
-        model = Output(self, lambda x: self._unknown_inputs(self.head(self.features(x))))
         x, *_ = Samples.of(x, precision=self._precision).read_all()
-        return self._fit_unknown(**predictions(model, self._checked(self._computed_once(x)), batch_size, verbose))
+        name, inputs = "unknown inputs", lambda features: self._unknown_inputs(self.head(features))
+        return self._fit_unknown(**self._predicted(name, inputs, self._computed_once(x), batch_size, verbose))
 
     def unknown_score(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return how unlike the known samples each sample is, [N], from 0 to 1.
@@ -620,11 +620,11 @@ class CalibratedNetwork(SimplexNetwork):
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
         """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
 
-        def outputs(x: Any) -> dict[str, Any]:
-            latent = self.predictive_latent(self.latent(x), calibrated=False)
+        def outputs(features: Any) -> dict[str, Any]:
+            latent = self.predictive_latent(self.latent_of_features(features), calibrated=False)
             return {"probabilities": self.unweighted_readout(latent), "latent": latent}
 
-        predicted = predictions(Output(self, outputs), self._checked(x), batch_size, verbose)
+        predicted = self._predicted("uncalibrated", outputs, x, batch_size, verbose)
         return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.unweighted_readout}
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:

@@ -497,6 +497,11 @@ class Output(keras.Model):
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references when it loads
         self._function = function
 
+    @property
+    def run_eagerly(self) -> bool:
+        """As the network runs."""
+        return bool(self._network().run_eagerly)
+
     def build(self, input_shape: Any) -> None:
         """Build the network, with batches of any size."""
         network = self._network()

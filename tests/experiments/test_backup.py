@@ -25,8 +25,9 @@ EPOCHS, STEPS = 3, 2
 
 
 def demo(place: Path) -> RunConfig:
-    """The demo's network, with its batch normalization, dropout and schedule, on few samples."""
+    """A small network like the demo's, with its batch normalization, dropout and schedule, on few samples."""
     few = [f"data.limit={32 * STEPS}", f"training.epochs={EPOCHS}", f"output={place}", "cache_dir=null"]
+    few += ["model.head=gaussian", "model.backbone={name: cnn, filters: [4], units: 8, dropout: 0.2}"]
     return load_config(CONFIGS / "digits.yaml", few)
 
 

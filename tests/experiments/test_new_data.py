@@ -60,7 +60,7 @@ def model(photos) -> ds.SimplexClassifier:
     (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
     keras.utils.set_random_seed(0)
     with eager_classifiers():
-        classifier = ds.SimplexClassifier(ds.backbones.mlp([8]), class_names=CLASSES)
+        classifier = ds.SimplexClassifier(ds.backbones.mlp([8]), class_names=CLASSES, head="gaussian")
         classifier.compile(keras.optimizers.Adam(0.02))
         classifier.fit(x[::2], y[::2], epochs=15, verbose=0)
         classifier.fit_density(x[::2], y[::2]).conformalize(x[1::2], y[1::2]).fit_unknown(x[1::2])
@@ -217,7 +217,7 @@ def test_invalid_files_raise(model, tmp_path, make, error, message):
 
 def small(backbone: keras.Model, x: np.ndarray) -> ds.SimplexClassifier:
     with eager_classifiers():
-        classifier = ds.SimplexClassifier(backbone, num_classes=2)
+        classifier = ds.SimplexClassifier(backbone, num_classes=2, head="gaussian")
         classifier.compile()
         classifier.fit(x, np.arange(len(x)) % 2, epochs=1, verbose=0)
     return classifier

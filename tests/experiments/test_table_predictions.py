@@ -36,7 +36,7 @@ def network():
     model = ds.SimplexClassifier(
         keras.Sequential([keras.Input((3,))]), class_names=["ant", "bee", "cat"], feature_names=NAMES
     )
-    model.compile()
+    model.compile(run_eagerly=True)
     model.fit(x, y, verbose=0)
     model.fit_density(x, y).conformalize(x, y, left_out=True)
     return model.set_decision(ds.calibration.ExpectedCost(1 - np.eye(3), abstention=0.2))

@@ -95,3 +95,32 @@ FITTING_CHECKS = [
 @pytest.mark.parametrize("inference", MINIBATCHES)
 def test_scikit_learn_checks_of_minibatch_fits(inference, check):
     getattr(estimator_checks, check)(inference, clone(MINIBATCHES[inference]))
+
+
+# Few iterations: the checks are about interfaces and need no more than good predictions on three blobs.
+PROTOTYPES = [
+    ds.LVQ1(max_iter=3),
+    ds.LVQ2(2, window=0.3, max_iter=3),
+    ds.GLVQ(2, initialization="k-means++", max_iter=5),
+    ds.GMLVQ(max_iter=5),
+    ds.GMLVQ(2, regularization=0.0, activation="linear", max_iter=5),
+    ds.LGMLVQ(max_iter=5),
+    ds.GPLVQ(max_iter=3),
+]
+
+
+def failures_of_online_algorithms(classifier):
+    """Checks that online algorithms cannot pass, with the reason."""
+    failures = {}
+    if isinstance(classifier, ds.LVQ1 | ds.LVQ2):
+        failures[EQUIVALENCE] = "samples come in a random order, one by one"
+    if isinstance(classifier, ds.LVQ2 | ds.GPLVQ):
+        reason = "prototypes of classes of hardly any weight are not driven out of the others' way"
+        failures["check_class_weight_classifiers"] = reason
+    return failures
+
+
+@pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
+@parametrize_with_checks(PROTOTYPES, expected_failed_checks=failures_of_online_algorithms)
+def test_scikit_learn_checks_of_prototype_classifiers(estimator, check):
+    check(estimator)

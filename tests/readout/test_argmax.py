@@ -353,7 +353,9 @@ def test_gradients_agree_with_finite_differences(dims, kind, scores):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dims", "kind", "method"), [(2, "full", "exact"), (3, "isotropic", "exact"), (2, "full", "quasi_monte_carlo")]
+    # XLA compiles the formula of one variance in pieces of rows, below.
+    ("dims", "kind", "method"),
+    [(2, "full", "exact"), (2, "full", "quasi_monte_carlo")],
 )
 def test_graphs_that_xla_compiles_agree_with_eager(dims, kind, method, monkeypatch):
     # A continued fraction cut short is as good a program as a precise one, and compiles in half of the time.
