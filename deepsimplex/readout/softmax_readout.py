@@ -179,6 +179,5 @@ def softmax(
     latent = LatentGaussian.of(latent)
     check_choice(method, "method", get_args(SoftmaxMethod))
     check_whole(seed, "seed", 0)
-    shapes = latent.loc.shape, latent.scale.shape
-    chosen = choose(FORMULAS, *shapes, check_scores(scores), method, num_points, seed)
+    chosen = choose(FORMULAS, latent.loc, latent.scale, check_scores(scores), method, num_points, seed)
     return chosen.predict(latent, log)
