@@ -71,7 +71,7 @@ def is_sliced_by_rows(X: Any) -> bool:
 
 
 def rows_at_once(columns: int) -> int:
-    """Return the number of rows of a block that is read or computed at once: 8 MiB in double precision, or a single row.
+    """Return the number of rows of a block that is read or computed at once: 8 MiB in double precision, or one row.
 
     ``columns`` are the numbers of a row, in the largest tensor that is computed of it.
 

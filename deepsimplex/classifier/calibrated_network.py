@@ -26,9 +26,9 @@ from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
-from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
+from deepsimplex.classifier.given_features import BATCH_SIZE, has_nothing_to_train
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
-from deepsimplex.classifier.network import Output, SimplexNetwork, predictions
+from deepsimplex.classifier.network import Output, SimplexNetwork, features_of, given, is_given, predictions
 from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutSoftmax

@@ -21,15 +21,12 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
-    features_of,
-    given,
     has_nothing_to_train,
-    is_given,
     random_layers,
     rescales_bytes,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
-from deepsimplex.classifier.network import concise_graph_errors, is_shape
+from deepsimplex.classifier.network import concise_graph_errors, features_of, given, is_given, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.classifier.several_workers import (
@@ -312,7 +309,8 @@ class SimplexClassifier(CalibratedNetwork):
             finally:
                 self._hide("_reports_left_out", False)
                 self.train_function = None
-        if labels.needs_training_samples(samples):
+        compares_samples = labels.needs_training_samples(samples)
+        if compares_samples:
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
         divide = workers.local_part if workers.count > 1 else None
         if divide is not None:
@@ -320,7 +318,6 @@ class SimplexClassifier(CalibratedNetwork):
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
         is_frozen = workers.count == 1 and self._is_frozen(samples)
-        compares_samples = labels.needs_training_samples(samples)
         if is_frozen and not compares_samples:
             samples = self._with_features(samples)
         where = *self._features_of(samples), labels.class_numbers
@@ -365,7 +362,7 @@ class SimplexClassifier(CalibratedNetwork):
         self._build_metrics(samples)
         results = super().evaluate(samples.for_keras(size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
-            self._workers().wait()
+            self._workers.wait()
         return results
 
     def train_on_batch(
@@ -406,7 +403,7 @@ class SimplexClassifier(CalibratedNetwork):
         tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
         if tau and self.training_loss.get_config().get("tau", tau) is None:
             self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
-        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
+        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers)
 
     def _to_evaluate(
         self, samples: Samples, batch_size: int | None = None, steps: int | None = None
@@ -638,7 +635,7 @@ class SimplexClassifier(CalibratedNetwork):
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
+            observed = self._workers.from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
             self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
             if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
                 warn_caller(
