@@ -51,8 +51,10 @@ class Formula:
     method : {"exact", "quasi_monte_carlo", "monte_carlo"}
     condition : Condition
         For which scores and covariances it applies.
-    moments : callable
-        (scores, loc, scale) -> tuple of tensors, from which probabilities are computed.
+    moments : callable or None
+        (scores, loc, scale) -> tuple of tensors, from which probabilities are computed, for formulas that a factor of
+        all latents does not change: these are divided by their size before, so that squares of large and small ones
+        are numbers of their dtype. None: probabilities are computed from (scores, loc, scale).
     compute : callable
         (*moments, num_points, log) -> class probabilities [N, n] or their logarithms; if the method samples,
         (*moments, num_points, seed, log).
@@ -62,19 +64,15 @@ class Formula:
         (n, L, num_points, dtype) -> numbers in the largest tensor of a row.
     cheap : bool
         Whether it takes little of a training step: a closed form, or one small grid for all classes.
-    scale_invariant : bool
-        Whether a factor of all latents changes nothing. They are then divided by their size, so that squares of large
-        and small ones are numbers of their dtype.
     """
 
     method: Literal["exact", "quasi_monte_carlo", "monte_carlo"]
     condition: Condition
-    moments: Callable[[Scores, Any, Any], tuple[Any, ...]]
+    moments: Callable[[Scores, Any, Any], tuple[Any, ...]] | None
     compute: Callable[..., Any]
     default_points: Callable[[int, tf.DType], int]
     row_size: Callable[[int, int, int, tf.DType], int]
     cheap: bool = False
-    scale_invariant: bool = False
 
 
 def choose(
@@ -163,11 +161,10 @@ class ChosenFormula:
         """Class probabilities [N, n], or their logarithms, of all rows at once or in batches."""
         if not whole:
             return in_row_batches(partial(self._values, log, True), loc, scale, self.most_rows)
-        formula = self.formula
-        if formula.scale_invariant:
-            loc, scale = unit_size(loc, scale)
+        formula, S = self.formula, self.scores
+        moments = (S, loc, scale) if formula.moments is None else formula.moments(S, *unit_size(loc, scale))
         sampling = () if formula.method == "exact" else (self.seed,)
-        result = formula.compute(*formula.moments(self.scores, loc, scale), self.num_points, *sampling, log)
+        result = formula.compute(*moments, self.num_points, *sampling, log)
         if log or formula.method == "monte_carlo":
             return result
         # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.

@@ -79,15 +79,11 @@ def _two_classes(scores: Scores, loc: Any, scale: Any, num_points: int, log: boo
     return log_p if log else tf.exp(log_p)
 
 
-def _unchanged(*latents: Any) -> tuple[Any, ...]:
-    return latents
-
-
 FORMULAS = (
     Formula(
         "exact",
         TWO_CLASSES,
-        _unchanged,
+        None,
         _two_classes,
         default_points=lambda n, dtype: 128,
         row_size=lambda n, dims, points, dtype: 2 * points,
@@ -96,7 +92,7 @@ FORMULAS = (
     Formula(
         "exact",
         EQUAL_VARIANCES,
-        _unchanged,
+        None,
         _independent,
         default_points=lambda n, dtype: gumbel.NODES[dtype.name],
         row_size=lambda n, dims, points, dtype: gumbel.row_size(n, True, points, dtype),
@@ -104,7 +100,7 @@ FORMULAS = (
     Formula(
         "exact",
         UNEQUAL_VARIANCES,
-        _unchanged,
+        None,
         _independent,
         default_points=lambda n, dtype: gumbel.NODES[dtype.name],
         row_size=lambda n, dims, points, dtype: gumbel.row_size(n, False, points, dtype),
@@ -112,7 +108,7 @@ FORMULAS = (
     Formula(
         "quasi_monte_carlo",
         ANY,
-        _unchanged,
+        None,
         _average,
         default_points=lambda n, dtype: _SAMPLES,
         row_size=lambda n, dims, points, dtype: n * max(points, dims),
