@@ -278,37 +278,22 @@ class SimplexClassifier(CalibratedNetwork):
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
         labels = self._training_labels("fit", class_weight)
-        workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
+        workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
+        is_solved = self._is_solved()
         if groups is not None:
             groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
-            if not self._is_solved():
+            if not is_solved:
                 name = type(self.head).__name__
                 raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        if self._is_solved():
+        if is_solved:
             groups = None if groups is None else groups[: samples.num_rows]
-            left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
-            if validation is not None:
-                kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
-            kwargs.pop("initial_epoch", None)
-            self._build_metrics(left_out)
-            self._hide("_reports_left_out", True)
-            try:
-                return super().fit(
-                    left_out.for_keras(left_out.num_rows),
-                    epochs=min(epochs, 1),
-                    verbose=verbose,
-                    callbacks=callbacks,
-                    shuffle=False,
-                    **kwargs,
-                )
-            finally:
-                self._hide("_reports_left_out", False)
-                self.train_function = None
+            kwargs |= {"verbose": verbose, "callbacks": callbacks}
+            return self._fit_solved(samples, validation, groups, labels, epochs, batch_size, kwargs)
         compares_samples = labels.needs_training_samples(samples)
         if compares_samples:
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
@@ -490,6 +475,29 @@ class SimplexClassifier(CalibratedNetwork):
                 "them. Set backbone.trainable = False, or name another head, as head='variational'"
             )
         return False
+
+    def _fit_solved(
+        self,
+        samples: Samples,
+        validation: Samples | None,
+        groups: Any,
+        labels: TrainingLabels,
+        epochs: int,
+        batch_size: int | None,
+        kwargs: dict[str, Any],
+    ) -> keras.callbacks.History:
+        """Solve the head, and report loss and metrics of left-out training samples as those of one epoch."""
+        left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
+        if validation is not None:
+            kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
+        kwargs.pop("initial_epoch", None)
+        self._build_metrics(left_out)
+        self._hide("_reports_left_out", True)
+        try:
+            return super().fit(left_out.for_keras(left_out.num_rows), epochs=min(epochs, 1), shuffle=False, **kwargs)
+        finally:
+            self._hide("_reports_left_out", False)
+            self.train_function = None
 
     def _solve(self, samples: Samples, groups: Any, epochs: int, steps: int | None, labels: TrainingLabels) -> Samples:
         """Solve the head, fit the readout, and return latents of left-out samples with training labels."""
