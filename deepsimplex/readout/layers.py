@@ -285,10 +285,10 @@ class FormulaReadout(Readout):
 
     def formula_for(self, loc: Any, scale: Any) -> ChosenFormula:
         """Return the formula for latents of these shapes and this dtype, which is chosen once."""
-        key = tuple(loc.shape[1:]), tuple(scale.shape[1:]), loc.dtype
+        settings = self.method, self.num_points, self.seed
+        key = tuple(loc.shape[1:]), tuple(scale.shape[1:]), loc.dtype, settings
         if key not in self._chosen:
-            settings = self.scores, self.method, self.num_points, self.seed
-            self._chosen[key] = choose(self.formulas, loc, scale, *settings)
+            self._chosen[key] = choose(self.formulas, loc, scale, self.scores, *settings)
         return self._chosen[key]
 
     def build(self, input_shape: dict[str, Any]) -> None:
