@@ -26,9 +26,10 @@ from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
-from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
+from deepsimplex.calibration.unknown_score import are_unknown
+from deepsimplex.classifier.given_features import BATCH_SIZE, has_nothing_to_train
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
-from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.classifier.network import SimplexNetwork, features_of, given, is_given
 from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutSoftmax
@@ -464,7 +465,7 @@ class CalibratedNetwork(SimplexNetwork):
         """
         check_number(rejected, "rejected", least=0, below=1)
         predicted = self._predict_unknown(x, batch_size, verbose)
-        return np.where(predicted["unknown"] > 1.0 - rejected, -1, predicted["probabilities"].argmax(axis=1))
+        return np.where(are_unknown(predicted["unknown"], rejected), -1, predicted["probabilities"].argmax(axis=1))
 
     def _predict_unknown(self, x: Any, batch_size: int | None, verbose: str | int) -> dict[str, np.ndarray]:
         """Return scores of unknown samples [N] and class probabilities [N, n] by one pass through the backbone."""

@@ -20,8 +20,6 @@ MEMORY = 2**29
 BATCH_SIZE = 256
 # Sets of samples whose features are kept: those of training, of validation, of a calibration, of prediction sets.
 _SETS = 4
-# Name of samples that are features, which no input of a backbone may have.
-_GIVEN = "given/features"
 
 
 def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
@@ -97,27 +95,6 @@ def rescales_bytes(network: Any) -> bool:
     """
     scales = [layer.scale for layer in inner_layers(network) if isinstance(layer, keras.layers.Rescaling)]
     return bool(scales) and bool(np.max(np.abs(scales[0])) < 0.02)
-
-
-def is_given(x: Any) -> bool:
-    """Return whether samples are features already, as ``given`` returns them.
-
-    Examples
-    --------
-    >>> is_given(given(np.zeros((2, 3)))), is_given({"photo": np.zeros((2, 3))})
-    (True, False)
-    """
-    return isinstance(x, dict) and x.keys() == {_GIVEN}
-
-
-def given(features: Any) -> dict[str, Any]:
-    """Return features [N, d] as samples that a backbone has seen already."""
-    return {_GIVEN: features}
-
-
-def features_of(x: Any) -> Any:
-    """Return the features of samples that are features already."""
-    return x[_GIVEN]
 
 
 class GivenFeatures:

@@ -21,15 +21,12 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
-    features_of,
-    given,
     has_nothing_to_train,
-    is_given,
     random_layers,
     rescales_bytes,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
-from deepsimplex.classifier.network import concise_graph_errors, is_shape
+from deepsimplex.classifier.network import concise_graph_errors, features_of, given, is_given, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.classifier.several_workers import (
@@ -282,38 +279,24 @@ class SimplexClassifier(CalibratedNetwork):
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
         labels = self._training_labels("fit", class_weight)
-        workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
+        workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         self._build_for(samples)
+        is_solved = self._is_solved()
         if groups is not None:
             groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
-            if not self._is_solved():
+            if not is_solved:
                 name = type(self.head).__name__
                 raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        if self._is_solved():
+        if is_solved:
             groups = None if groups is None else groups[: samples.num_rows]
-            left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
-            if validation is not None:
-                kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
-            kwargs.pop("initial_epoch", None)
-            self._build_metrics(left_out)
-            self._hide("_reports_left_out", True)
-            try:
-                return super().fit(
-                    left_out.for_keras(left_out.num_rows),
-                    epochs=min(epochs, 1),
-                    verbose=verbose,
-                    callbacks=callbacks,
-                    shuffle=False,
-                    **kwargs,
-                )
-            finally:
-                self._hide("_reports_left_out", False)
-                self.train_function = None
-        if labels.needs_training_samples(samples):
+            kwargs |= {"verbose": verbose, "callbacks": callbacks}
+            return self._fit_solved(samples, validation, groups, labels, epochs, batch_size, kwargs)
+        compares_samples = labels.needs_training_samples(samples)
+        if compares_samples:
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
         divide = workers.local_part if workers.count > 1 else None
         if divide is not None:
@@ -321,7 +304,6 @@ class SimplexClassifier(CalibratedNetwork):
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
         is_frozen = workers.count == 1 and self._is_frozen(samples)
-        compares_samples = labels.needs_training_samples(samples)
         if is_frozen and not compares_samples:
             samples = self._with_features(samples)
         where = *self._features_of(samples), labels.class_numbers
@@ -366,7 +348,7 @@ class SimplexClassifier(CalibratedNetwork):
         self._build_metrics(samples)
         results = super().evaluate(samples.for_keras(size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
-            self._workers().wait()
+            self._workers.wait()
         return results
 
     def train_on_batch(
@@ -407,7 +389,7 @@ class SimplexClassifier(CalibratedNetwork):
         tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
         if tau and self.training_loss.get_config().get("tau", tau) is None:
             self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
-        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
+        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers)
 
     def _to_evaluate(
         self, samples: Samples, batch_size: int | None = None, steps: int | None = None
@@ -494,6 +476,29 @@ class SimplexClassifier(CalibratedNetwork):
                 "them. Set backbone.trainable = False, or name another head, as head='variational'"
             )
         return False
+
+    def _fit_solved(
+        self,
+        samples: Samples,
+        validation: Samples | None,
+        groups: Any,
+        labels: TrainingLabels,
+        epochs: int,
+        batch_size: int | None,
+        kwargs: dict[str, Any],
+    ) -> keras.callbacks.History:
+        """Solve the head, and report loss and metrics of left-out training samples as those of one epoch."""
+        left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
+        if validation is not None:
+            kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
+        kwargs.pop("initial_epoch", None)
+        self._build_metrics(left_out)
+        self._hide("_reports_left_out", True)
+        try:
+            return super().fit(left_out.for_keras(left_out.num_rows), epochs=min(epochs, 1), shuffle=False, **kwargs)
+        finally:
+            self._hide("_reports_left_out", False)
+            self.train_function = None
 
     def _solve(self, samples: Samples, groups: Any, epochs: int, steps: int | None, labels: TrainingLabels) -> Samples:
         """Solve the head, fit the readout, and return latents of left-out samples with training labels."""
@@ -639,7 +644,7 @@ class SimplexClassifier(CalibratedNetwork):
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
+            observed = self._workers.from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
             self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
             if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
                 warn_caller(

@@ -14,13 +14,7 @@ from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.backbones import backbone as make_backbone
 from deepsimplex.calibration.after_training import FittedComponents
-from deepsimplex.classifier.given_features import (
-    GivenFeatures,
-    features_of,
-    fixed_statistics,
-    has_nothing_to_train,
-    is_given,
-)
+from deepsimplex.classifier.given_features import GivenFeatures, fixed_statistics, has_nothing_to_train
 from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
@@ -31,6 +25,8 @@ from deepsimplex.samples import Samples
 from deepsimplex.samples.columns import is_text
 from deepsimplex.targets import TARGETS, Target
 
+# Name of samples that are features, which no input of a backbone may have.
+_GIVEN = "given/features"
 DEFAULT_TARGET = "vertices"
 """Made from labels alone: distances between samples, which CASIMAC measures, cost more than they carry."""
 
@@ -42,6 +38,7 @@ class SimplexNetwork(keras.Model):
     """
 
     _is_predicting = False
+    _workers = Workers()
 
     def __init__(
         self,
@@ -58,6 +55,7 @@ class SimplexNetwork(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        self._hide("_workers", Workers(super().distribute_strategy))
         self.autocast = False  # samples are cast by the layers that take them, not to the precision of this one
         self.seed = check_whole(seed, "seed", 0)
         if isinstance(backbone, str):
@@ -128,8 +126,8 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training."""
-        latent = self.predictive_latent(self.latent(inputs, training), calibrated=not training)
-        return self.probabilities(latent, training)
+        latent = self.latent_of_features(self.features(inputs, training), training)
+        return self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -173,12 +171,9 @@ class SimplexNetwork(keras.Model):
         Each worker predicts by itself: under the shared strategy it would wait for the others' batches.
         """
         strategy = super().distribute_strategy
-        if not has_several_workers(strategy):
+        if self._workers.count == 1:
             return strategy
         return tf.distribute.get_strategy() if self._is_predicting else LocalReduction(strategy)
-
-    def _workers(self) -> Workers:
-        return Workers(super().distribute_strategy)
 
     def build(self, input_shape: Any) -> None:
         """Create the weights, and check that backbone, head and readout fit together."""
@@ -306,7 +301,7 @@ class SimplexNetwork(keras.Model):
 
     def _checked(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict as ``fit`` does."""
-        if has_several_workers(tf.distribute.get_strategy()):
+        if tf.distribute.has_strategy() and has_several_workers(tf.distribute.get_strategy()):
             raise ValueError(
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
@@ -512,6 +507,27 @@ class Output(keras.Model):
     def call(self, inputs: Any) -> Any:
         """Return the output of the function."""
         return self._function(inputs)
+
+
+def given(features: Any) -> dict[str, Any]:
+    """Return features [N, d] as samples that a backbone has seen already."""
+    return {_GIVEN: features}
+
+
+def is_given(x: Any) -> bool:
+    """Return whether samples are features already, as ``given`` returns them.
+
+    Examples
+    --------
+    >>> is_given(given(np.zeros((2, 3)))), is_given({"photo": np.zeros((2, 3))})
+    (True, False)
+    """
+    return isinstance(x, dict) and x.keys() == {_GIVEN}
+
+
+def features_of(x: Any) -> Any:
+    """Return the features of samples that are features already."""
+    return x[_GIVEN]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_number
+from deepsimplex.calibration.unknown_score import are_unknown
 from deepsimplex.datasets.image_files import IMAGE_SUFFIXES, list_images, read_files, warn_of_others, warn_of_remarks
 from deepsimplex.datasets.image_lists import FILE, listed_files
 from deepsimplex.datasets.tables import read_table
@@ -258,7 +259,7 @@ def predicted_columns(model: Any, x: NDArray[Any], rejected: float) -> dict[str,
     predicted = model.predict_all(x, **({"batch_size": BATCH} if isinstance(model, keras.Model) else {}))
     columns = {column: predicted[name] for name, column in _COLUMNS.items() if name in predicted}
     if "unknown" in predicted:
-        columns["unknown"] = predicted["unknown"] > 1.0 - rejected
+        columns["unknown"] = are_unknown(predicted["unknown"], rejected)
     return columns
 
 
