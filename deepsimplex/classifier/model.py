@@ -638,8 +638,9 @@ class SimplexClassifier(CalibratedNetwork):
                 self.optimizer.build(self.trainable_variables)
         if not self.class_probabilities.pixel_scale.value.numpy():
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
-            self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
+            observed = self._workers().from_chief(lambda: _observed_images(samples))
+            for name, value in observed.items():
+                getattr(self.class_probabilities, name).assign(value)
             if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
                 warn_caller(
                     "x lies in [0, 1], and the backbone rescales pixels 0..255, as keras.applications do: multiply x "
@@ -1034,9 +1035,19 @@ def _product(factors: np.ndarray | None, weights: np.ndarray | None) -> np.ndarr
     return weights if factors is None else factors if weights is None else factors * weights
 
 
-def _pixel_scale(x: Any) -> float:
-    """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
-    leaf = max(keras.tree.flatten(x), key=lambda leaf: len(leaf.shape))
+def _observed_images(samples: Samples) -> dict[str, np.ndarray]:
+    """Return how new images are to be read, by the attributes of ``ClassProbabilities``, from the first samples."""
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    shape = [*leaf.shape[1:], 1][:3] if len(leaf.shape) in (3, 4) else [0] * 3
+    return {
+        "pixel_scale": np.array(_pixel_scale(leaf)),
+        "image_shape": np.array([side or 0 for side in shape]),
+        "antialias": np.array(int(not samples.is_stream)),
+    }
+
+
+def _pixel_scale(leaf: Any) -> float:
+    """Return what divides pixels 0..255 to be as in samples; -1 if those are no pixels."""
     if not tf.as_dtype(leaf.dtype).is_floating:
         return 1.0
     numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
