@@ -4,7 +4,6 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -318,13 +317,13 @@ class FittedComponents:
         **scoring: Any,
     ) -> Report:
         """Score predictions of samples, and sets if they are fitted; ``options`` are those of the predictions."""
-        predict, names = partial(self.classifier.predict_proba, **(options or {})), [*self.classifier._class_labels()]
+        given, names = dict(options or {}), [*self.classifier._class_labels()]
         x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
-        p = predict(x)
+        p = self.classifier.predict_proba(x, **given)
         if self.prediction_sets is not None:
-            scoring["sets"] = self.predict_set(x, set_groups, p=p, **(options or {}))
+            scoring["sets"] = self.predict_set(x, set_groups, p=p, **given)
         if outside is not None:
-            scoring["outside"] = predict(outside)
+            scoring["outside"] = self.classifier.predict_proba(outside, **given)
         y = [names[label] for label in labels]
         return report(y, p, classes=names, sample_weight=weights, **scoring)
 

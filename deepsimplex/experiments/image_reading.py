@@ -55,7 +55,7 @@ class ImageReading:
         first = model.class_probabilities
         fitted = [int(side) or None for side in keras.ops.convert_to_numpy(first.image_shape)]
         *sides, channels = [side or known for side, known in zip((*shape[1:], 1), fitted, strict=False)]
-        size = sides if image_size is None else check_size(image_size)
+        size: Any = sides if image_size is None else check_size(image_size)
         if color is None and channels in (1, 3):
             color = "rgb" if channels == 3 else "grayscale"
         if color is None or None in size:
