@@ -833,6 +833,7 @@ def part_frozen() -> keras.Sequential:
         (part_frozen, None),
         (lambda: ds.backbones.mlp([3]), None),
         (lambda: ds.backbones.mlp([3], normalize=True), None),
+        (lambda: keras.Sequential([keras.layers.Reshape((4, 1)), keras.layers.LSTM(2)]), None),
     ],
 )
 def test_training_of_weights_that_were_trained_before_is_noted_once(make, count, capsys):

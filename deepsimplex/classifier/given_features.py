@@ -106,7 +106,9 @@ def trains_pretrained(network: Any) -> bool:
     layers = inner_layers(network) or [network]
     if not network.trainable or not all(layer.trainable for layer in layers if layer.weights):
         return False
-    zeros = [layer.bias for layer in layers if isinstance(getattr(layer, "bias_initializer", None), _ZEROS)]
+    zeros = [
+        getattr(layer, "bias", None) for layer in layers if isinstance(getattr(layer, "bias_initializer", None), _ZEROS)
+    ]
     zeros += [weight for weight in network.weights if weight.name in ("beta", "moving_mean")]
     return any(np.any(weight) for weight in zeros if weight is not None)
 
