@@ -7,6 +7,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Modules are compiled when they are first imported, not all those that are installed.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 ELSEWHERE := --ignore tests/integration --ignore tests/training
 SEED ?= $(shell date +%s)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -32,24 +34,24 @@ reproduce: $(VENV)/.installed
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2 $(ELSEWHERE) -m "not examples"
 
-# Other programs and processes: ONNX Runtime, LiteRT, TensorFlow alone, Ray, worker processes, scikit-learn's checks,
-# the package as it is installed.
-test-integration: $(VENV)/.installed-test
+# Other programs and processes: ONNX Runtime, LiteRT, TensorFlow alone, Ray, browsers, worker processes, scikit-learn's
+# checks, the package as it is installed.
+test-integration: $(VENV)/.installed-integration
 	$(BIN)/python -m pytest -n 2 tests/integration
 
 # The examples of the documentation's pages and of docstrings, the notebooks and the figures.
-test-examples: $(VENV)/.installed-test
+test-examples: $(VENV)/.installed-integration
 	$(BIN)/python -m pytest -n 2 -m examples
 
 # The papers' tables, benchmarks and searches for failures.
-test-training: $(VENV)/.installed-test
+test-training: $(VENV)/.installed-integration
 	$(BIN)/python -m pytest -n 2 tests/training -m "not examples"
 
 test-fast: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2 $(ELSEWHERE) -m "not slow and not examples"
 
 # Random examples of the property tests, odd arguments, damaged files and killed writers: what is found becomes an example.
-robustness: $(VENV)/.installed-test
+robustness: $(VENV)/.installed-integration
 	$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile random
 	$(BIN)/python -m training.robustness.fuzz --seed $(SEED)
 	$(BIN)/python -m training.robustness.damage --seed $(SEED)
@@ -88,24 +90,28 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(INSTALL) --editable '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-integration: pyproject.toml | $(VENV)/bin/python
+	$(INSTALL) --editable '.[test,integration]'
+	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
 
 $(VENV)-lowest/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet uv
-	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[test]'
+	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[test,integration]'
 	@touch $@
 
 $(VENV)-peers/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-peers
-	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[test,peers]'
+	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[test,integration,peers]'
 	@touch $@
 
 $(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(INSTALL) --editable '.[docs]'
 	@touch $@ $(VENV)/.installed

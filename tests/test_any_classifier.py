@@ -336,30 +336,6 @@ def test_invalid_probabilities_and_labels_raise(p, y, message):
             getattr(wrapped, method)(np.zeros((1, 2)), y)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_onnx_file_of_a_pipeline_predicts_the_same(dtype, iris, regression, tmp_path):
-    pytest.importorskip("skl2onnx")
-    onnxruntime = pytest.importorskip("onnxruntime")
-    X, y = iris[1]
-    wrapped = ds.AfterTraining(regression, classes=NAMES).calibrate(X, NAMES[y])
-    wrapped.set_priors({"setosa": 0.2, "versicolor": 0.6, "virginica": 0.2}).conformalize(X, NAMES[y])
-    wrapped.set_decision(ds.calibration.ExpectedCost(1 - np.eye(3), abstention=0.2))
-    wrapped.export(tmp_path / "iris.onnx", format="onnx", input_dtype=dtype)
-    session = onnxruntime.InferenceSession(tmp_path / "iris.onnx")
-    served = dict(
-        zip(
-            [each.name for each in session.get_outputs()], session.run(None, {"features": X.astype(dtype)}), strict=True
-        )
-    )
-    assert served["class_probabilities"].dtype == dtype
-    assert served.keys() == {"class_probabilities", "class_id", "prediction_set", "decision"}
-    np.testing.assert_allclose(served["class_probabilities"], wrapped.predict_proba(X), atol=1e-5)
-    assert (served["prediction_set"] == wrapped.predict_set(X)).mean() > 0.99
-    np.testing.assert_array_equal(NAMES[served["class_id"]], wrapped.predict(X))
-    np.testing.assert_array_equal(np.append(NAMES, "unknown")[served["decision"]], wrapped.decide(X))
-    assert (served["decision"] == -1).any()
-
-
 def test_saved_model_of_a_keras_model_and_of_probabilities(iris, tmp_path):
     X, y = iris[1]
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
@@ -383,8 +359,4 @@ def test_exports_that_cannot_hold_the_classifier_raise(iris, regression, tmp_pat
         wrapped.export(tmp_path / "served")
     with pytest.raises(ValueError, match="export has no features for the density"):
         wrapped.fit_density(X, y).export(tmp_path / "iris.onnx", format="onnx")
-    pytest.importorskip("skl2onnx")
-    votes = ds.AfterTraining(Votes([[0.5, 0.5]], classes_=[0, 1], n_features_in_=4))
-    with pytest.raises(ValueError, match=re.escape("format='onnx' cannot hold Votes(): ")):
-        votes.export(tmp_path / "votes.onnx", format="onnx")
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import onnxruntime
 import pytest
 import tensorflow as tf
 from scipy.special import logsumexp
@@ -260,11 +259,6 @@ def test_estimators_have_familiarity(name, tmp_path):
         return
     classifier.save(tmp_path / "c.npz")
     np.testing.assert_allclose(ds.load(tmp_path / "c.npz").familiarity(X[1::2]), familiarity)
-    if name == "lvq":
-        classifier.export(tmp_path / "c.onnx", format="onnx")
-        session = onnxruntime.InferenceSession(tmp_path / "c.onnx")
-        (served,) = session.run(["familiarity"], {"features": X[1::2].astype("float32")})
-        np.testing.assert_allclose(served, familiarity, atol=2e-3)
     assert not hasattr(classifier.fit(X[::2], y[::2]), "density_")
 
 

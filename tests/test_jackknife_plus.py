@@ -134,21 +134,6 @@ def test_files_and_exports_keep_sets(kind, request, tmp_path):
     assert np.mean(served == sets) > 0.98
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["onnx", "litert"])
-@pytest.mark.usefixtures("onnx_without_copies")
-def test_portable_files_keep_sets(format, network, tmp_path):
-    from tests.portable_files import RUNNERS
-
-    model, X, y = network
-    model = copy.deepcopy(model).conformalize(X, y, 0.8, left_out=True)
-    name, run = RUNNERS[format]
-    model.export(tmp_path / name, format=format)
-    x = X[:7].astype(np.float32)
-    served = run(tmp_path / name, x)
-    np.testing.assert_array_equal(served["prediction_set"], model.predict_set(x))
-
-
 def test_most_probable_class_is_added_to_empty_sets(process, tmp_path):
     classifier, X, y = process
     new, _ = draw(np.random.default_rng(9), 60)

@@ -80,6 +80,15 @@ def test_scores_at_small_temperature_are_precise(tmp_path):
     assert_served(classifier, X, tmp_path)
 
 
+def test_familiarity_is_served(tmp_path):
+    X, y = wine()
+    classifier = ds.GLVQ(max_iter=5).fit(X[::2], y[::2]).fit_density(X[::2], y[::2])
+    classifier.export(tmp_path / "c.onnx", format="onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "c.onnx")
+    (served,) = session.run(["familiarity"], {"features": X[1::2].astype("float32")})
+    np.testing.assert_allclose(served, classifier.familiarity(X[1::2]), atol=2e-3)
+
+
 def test_invalid_export_arguments_raise_before_writing(tmp_path):
     X, y = wine()
     classifier = ds.GLVQ()

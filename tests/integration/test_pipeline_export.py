@@ -1,6 +1,7 @@
 """ONNX files of scikit-learn's pipelines and regressors with a classifier behind, run by onnxruntime."""
 
 import json
+import re
 
 import numpy as np
 import onnx
@@ -8,7 +9,7 @@ import onnxruntime
 import pandas
 import pytest
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.impute import SimpleImputer
@@ -201,4 +202,44 @@ def test_unsupported_pipeline_raises_before_writing(data, tmp_path):
         export_pipeline(make_pipeline(StandardScaler(), Ridge()).fit(X, y), tmp_path / "m.onnx")
     with pytest.raises(ValueError, match=r"filepath must.*found 'm'"):
         export_pipeline(make_pipeline(StandardScaler(), ds.GLVQ()).fit(X, y), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_onnx_file_of_a_wrapped_pipeline_predicts_the_same(dtype, tmp_path):
+    names = np.array(["setosa", "versicolor", "virginica"])
+    X, y = load_iris(return_X_y=True)
+    regression = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[::2], y[::2])
+    X, y = X[1::2], y[1::2]
+    wrapped = ds.AfterTraining(regression, classes=names).calibrate(X, names[y])
+    wrapped.set_priors({"setosa": 0.2, "versicolor": 0.6, "virginica": 0.2}).conformalize(X, names[y])
+    wrapped.set_decision(ds.calibration.ExpectedCost(1 - np.eye(3), abstention=0.2))
+    wrapped.export(tmp_path / "iris.onnx", format="onnx", input_dtype=dtype)
+    session = onnxruntime.InferenceSession(tmp_path / "iris.onnx")
+    served = dict(
+        zip(
+            [each.name for each in session.get_outputs()], session.run(None, {"features": X.astype(dtype)}), strict=True
+        )
+    )
+    assert served["class_probabilities"].dtype == dtype
+    assert served.keys() == {"class_probabilities", "class_id", "prediction_set", "decision"}
+    np.testing.assert_allclose(served["class_probabilities"], wrapped.predict_proba(X), atol=1e-5)
+    assert (served["prediction_set"] == wrapped.predict_set(X)).mean() > 0.99
+    np.testing.assert_array_equal(names[served["class_id"]], wrapped.predict(X))
+    np.testing.assert_array_equal(np.append(names, "unknown")[served["decision"]], wrapped.decide(X))
+    assert (served["decision"] == -1).any()
+
+
+def test_classifiers_without_onnx_conversion_raise_before_writing(tmp_path):
+    class Votes:
+        classes_, n_features_in_ = np.arange(2), 4
+
+        def predict_proba(self, X):
+            return np.full((len(X), 2), 0.5)
+
+        def __repr__(self):
+            return "Votes()"
+
+    with pytest.raises(ValueError, match=re.escape("format='onnx' cannot hold Votes(): ")):
+        ds.AfterTraining(Votes()).export(tmp_path / "votes.onnx", format="onnx")
     assert list(tmp_path.iterdir()) == []

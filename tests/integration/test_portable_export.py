@@ -130,6 +130,8 @@ def test_closed_form_head_is_served_with_unknown_score(format, samples, tmp_path
     model.compile()
     model.fit(x, y, verbose=0)
     assert_serves(model, np.concatenate([x[:7], 1 - x[:3]]), format, tmp_path)
+    model.conformalize(x, y, 0.8, left_out=True)
+    assert_serves(model, x[:7], format, tmp_path)
 
 
 @pytest.mark.parametrize(

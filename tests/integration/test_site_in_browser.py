@@ -18,7 +18,7 @@ import pytest
 from tests.browser import browser, errors, keep_screenshot, needs_browser, open_page
 
 pytestmark = pytest.mark.needs("the extra docs (pip install '.[docs]')")
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REQUESTS = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
 WIDTHS = "return [...document.querySelectorAll('article img')].map((image) => [image.src, image.naturalWidth])"
 FORMULAS = """

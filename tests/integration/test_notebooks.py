@@ -7,7 +7,7 @@ import pytest
 
 from training import notebooks
 
-PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
+PATHS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.py"))
 
 
 def test_number_of_notebooks():
