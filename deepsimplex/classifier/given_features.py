@@ -20,6 +20,7 @@ MEMORY = 2**29
 BATCH_SIZE = 256
 # Sets of samples whose features are kept: those of training, of validation, of a calibration, of prediction sets.
 _SETS = 4
+_ZEROS = keras.initializers.Zeros
 
 
 def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
@@ -95,6 +96,42 @@ def rescales_bytes(network: Any) -> bool:
     """
     scales = [layer.scale for layer in inner_layers(network) if isinstance(layer, keras.layers.Rescaling)]
     return bool(scales) and bool(np.max(np.abs(scales[0])) < 0.02)
+
+
+def gives_probabilities(network: Any) -> bool:
+    """Return whether a network ends in a softmax, or in a sigmoid of one unit, as a classifier does.
+
+    Examples
+    --------
+    >>> gives_probabilities(keras.Sequential([keras.layers.Dense(9), keras.layers.Dense(3, activation="softmax")]))
+    True
+    """
+    inner = getattr(network, "operations", None) or getattr(network, "layers", None)
+    if inner:
+        return gives_probabilities(inner[-1])
+    activation, is_single = getattr(network, "activation", None), getattr(network, "units", None) == 1
+    is_sigmoid = is_single and activation is keras.activations.sigmoid
+    return is_sigmoid or activation is keras.activations.softmax or type(network).__name__ == "Softmax"
+
+
+def trains_pretrained(network: Any) -> bool:
+    """Return whether a network has weights that were trained before, and all of them are trained on.
+
+    Fresh biases, offsets and moving means are zero. Where some layers are frozen, somebody has chosen.
+
+    Examples
+    --------
+    >>> trains_pretrained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
+    False
+    """
+    layers = inner_layers(network) or [network]
+    if not network.trainable or not all(layer.trainable for layer in layers if layer.weights):
+        return False
+    zeros = [
+        getattr(layer, "bias", None) for layer in layers if isinstance(getattr(layer, "bias_initializer", None), _ZEROS)
+    ]
+    zeros += [weight for weight in network.weights if weight.name in ("beta", "moving_mean")]
+    return any(np.any(weight) for weight in zeros if weight is not None)
 
 
 class GivenFeatures:

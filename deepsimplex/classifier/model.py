@@ -21,9 +21,11 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
+    gives_probabilities,
     has_nothing_to_train,
     random_layers,
     rescales_bytes,
+    trains_pretrained,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, features_of, given, is_given, is_shape
@@ -38,7 +40,7 @@ from deepsimplex.classifier.several_workers import (
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.evaluation import Report
 from deepsimplex.export import export_model, model_card
-from deepsimplex.export.model_card import classification_task, write_card
+from deepsimplex.export.model_card import PIXELS, classification_task, write_card
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
@@ -139,6 +141,7 @@ class SimplexClassifier(CalibratedNetwork):
 
     training_loss: Any = None  # a ClassifierLoss, after compile
     _reports_left_out = False
+    _warned_of_random_layers = False
 
     def compile(
         self,
@@ -282,8 +285,14 @@ class SimplexClassifier(CalibratedNetwork):
         workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
-        self._build_for(samples)
+        is_first = self._build_for(samples)
         is_solved = self._is_solved()
+        if is_first and verbose and trains_pretrained(self.backbone):
+            count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
+            print(
+                f"fit trains all {count:,} weights of backbone {self.backbone.name!r}, which have been trained before. "
+                "backbone.trainable = False, before SimplexClassifier, keeps them: docs/guides/pretrained_backbones.md"
+            )
         if groups is not None:
             groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
             if not is_solved:
@@ -438,12 +447,16 @@ class SimplexClassifier(CalibratedNetwork):
         x = keras.tree.map_structure(lambda leaf: as_tensor(leaf, self._precision), first)
         with keras.StatelessScope():  # drops the updates of variables
             trained, inferred = (np.asarray(self.backbone(x, training=training)) for training in (True, False))
-        if names := random_layers(self.backbone):
-            warn_caller(
-                f"random layers of the backbone, {', '.join(names[:3])} among them, change its features in training: "
-                "they are computed in every epoch, not once"
-            )
+        names = self._warn_of_random_layers("change its features in training: they are computed in every epoch")
         return not names and np.allclose(trained, inferred, rtol=1e-4, atol=1e-6)
+
+    def _warn_of_random_layers(self, effect: str) -> list[str]:
+        """Return the names of the random layers of the backbone, and warn once of what becomes of them."""
+        names = random_layers(self.backbone)
+        if names and not self._warned_of_random_layers:
+            warn_caller(f"random layers of the backbone, {', '.join(names[:3])} among them, {effect}")
+            self._hide("_warned_of_random_layers", True)
+        return names
 
     def _with_features(self, samples: Samples) -> Samples:
         """Return arrays with the features of the samples in their place; streams are computed in every pass."""
@@ -527,11 +540,9 @@ class SimplexClassifier(CalibratedNetwork):
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute the features of samples once, in inference mode; return them with labels and weights."""
-        if names := random_layers(self.backbone):
-            warn_caller(
-                f"random layers of the backbone have no effect, {', '.join(names[:3])} among them: features are "
-                "computed once, in inference mode, for a head in closed form"
-            )
+        self._warn_of_random_layers(
+            "have no effect: features are computed once, in inference mode, for a head in closed form"
+        )
         blocks = samples.read_ahead(steps, "steps_per_epoch") if samples.is_stream else samples.blocks(BATCH_SIZE)
         features, (y, *weights) = self._compute_given(blocks)
         weight = check_sample_weight(weights[0], len(features), all_zero=True) if weights else None
@@ -629,10 +640,11 @@ class SimplexClassifier(CalibratedNetwork):
 
     # Before training
 
-    def _build_for(self, samples: Samples) -> None:
+    def _build_for(self, samples: Samples) -> bool:
         """Create weights and optimizer before training: Keras would do so in the first step, too late for a backup.
 
-        Raises an error for parts that do not fit together, before the latents are computed.
+        Raises an error for parts that do not fit together, before the latents are computed. Returns whether the model
+        has not been trained before.
         """
         strategy = self.distribute_strategy
         if strategy.num_replicas_in_sync > 1:
@@ -642,15 +654,24 @@ class SimplexClassifier(CalibratedNetwork):
         with strategy.scope():
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
-        if not self.class_probabilities.pixel_scale.value.numpy():
+        is_first = not self.class_probabilities.pixel_scale.value.numpy()
+        if is_first:
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers.from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
-            self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
+            observed = self._workers.from_chief(lambda: _observed_images(samples))
+            for name, value in observed.items():
+                getattr(self.class_probabilities, name).assign(value)
             if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
                 warn_caller(
                     "x lies in [0, 1], and the backbone rescales pixels 0..255, as keras.applications do: multiply x "
                     "by 255, or put keras.layers.Rescaling(255) in front of it"
                 )
+            if gives_probabilities(self.backbone):
+                warn_caller(
+                    f"backbone {self.backbone.name!r} ends in class probabilities, which keep little of its features: "
+                    "pass the layer before, keras.Model(backbone.inputs, backbone.layers[-2].output), or use "
+                    'include_top=False, pooling="avg" of keras.applications'
+                )
+        return is_first
 
     def _build_network(self, spec: Any) -> None:
         """Check the specification of samples, and create the weights: steps that were traced before lack some."""
@@ -987,6 +1008,9 @@ class SimplexClassifier(CalibratedNetwork):
             shapes = keras.tree.map_shape_structure(lambda shape: list(shape[1:]), self._input_shapes)
             facts |= {"parameters": f"{self.count_params():,}", "input": f"{shapes}, {self._input_dtypes}"}
         task = classification_task(self._input_shapes and tuple(self._input_shapes)[1:])
+        scale = float(self.class_probabilities.pixel_scale.value.numpy()) if self.built else 0.0
+        if task == "image-classification" and scale in PIXELS:
+            facts["pixels"] = PIXELS[scale]
         components = {**self.after_training.components(), "unknown": self.unknown}
         options = {"name": self.name, "task": task, **options}
         return model_card(facts, self.class_names, components=components, report=report, **options)
@@ -1040,9 +1064,19 @@ def _product(factors: np.ndarray | None, weights: np.ndarray | None) -> np.ndarr
     return weights if factors is None else factors if weights is None else factors * weights
 
 
-def _pixel_scale(x: Any) -> float:
-    """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
-    leaf = max(keras.tree.flatten(x), key=lambda leaf: len(leaf.shape))
+def _observed_images(samples: Samples) -> dict[str, np.ndarray]:
+    """Return how new images are to be read, by the attributes of ``ClassProbabilities``, from the first samples."""
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    shape = [*leaf.shape[1:], 1][:3] if len(leaf.shape) in (3, 4) else [0] * 3
+    return {
+        "pixel_scale": np.array(_pixel_scale(leaf)),
+        "image_shape": np.array([side or 0 for side in shape]),
+        "antialias": np.array(int(not samples.is_stream)),
+    }
+
+
+def _pixel_scale(leaf: Any) -> float:
+    """Return what divides pixels 0..255 to be as in samples; -1 if those are no pixels."""
     if not tf.as_dtype(leaf.dtype).is_floating:
         return 1.0
     numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)

@@ -457,6 +457,11 @@ class ClassProbabilities(keras.layers.Layer):
     pixel_scale : keras.Variable
         What exports divide pixels 0..255 by: 255 if the first fit was on floats in [0, 1], 1 if it was on integers or
         on floats in [0, 255], -1 if it was on other floats; 0 before.
+    image_shape : keras.Variable, shape [3]
+        Height, width and channels of the first image of the first fit; 0 before, and for other samples.
+    antialias : keras.Variable
+        Whether new images are antialiased as they are scaled: 1 if the first fit was on arrays, as ``datasets.load``
+        reads folders, 0 if it was on batches, as ``keras.utils.image_dataset_from_directory`` does.
     tau : keras.Variable
         Scale of the compositions, which the last fit computed for ``losses.Composition``; 0 before.
     """
@@ -466,10 +471,12 @@ class ClassProbabilities(keras.layers.Layer):
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references
 
     def build(self, input_shape: Any) -> None:
-        """Create the two weights."""
-        scalars: Any = {"shape": (), "initializer": "zeros", "trainable": False, "autocast": False}
-        self.pixel_scale = self.add_weight(name="pixel_scale", dtype="float32", **scalars)
-        self.tau = self.add_weight(name="tau", dtype="float64", **scalars)
+        """Create the weights."""
+        options: Any = {"initializer": "zeros", "trainable": False, "autocast": False}
+        self.pixel_scale = self.add_weight((), name="pixel_scale", dtype="float32", **options)
+        self.image_shape = self.add_weight((3,), name="image_shape", dtype="int32", **options)
+        self.antialias = self.add_weight((), name="antialias", dtype="int32", **options)
+        self.tau = self.add_weight((), name="tau", dtype="float64", **options)
 
     def compute_output_spec(self, features: Any, training: bool | None = None) -> Any:
         """Return the shape [N, n] of class probabilities."""

@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex import evaluation
 from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
 from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
@@ -275,34 +274,6 @@ class AfterTraining(CalibratedClassifier):
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each sample, [N], by calibrated probabilities."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-
-    def report(
-        self, X: Any, y: ArrayLike, *, set_groups: Any = None, outside: Any = None, **options: Any
-    ) -> evaluation.Report:
-        """Score calibrated probabilities, and sets after ``conformalize``, against labels.
-
-        Parameters
-        ----------
-        X : array_like
-            N samples that served neither for training nor for what was fitted after it.
-        y : array_like, shape [N]
-            Labels as named in ``classes_``.
-        set_groups : array_like, shape [N], optional
-            Group of each sample, as for ``predict_set``, if ``conformalize`` had groups. Default None.
-        outside : array_like, optional
-            Samples of none of the classes. Default None.
-        **options
-            As ``bins``, ``intervals`` and ``groups``, which are resampled whole: see ``deepsimplex.evaluation.report``.
-
-        Returns
-        -------
-        Report
-        """
-        p, sets = self.predict_proba(X), self._after_training.prediction_sets
-        others = None if outside is None else self.predict_proba(outside)
-        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, set_groups)}
-        labels = self.classes_[self._labeled_arrays(X, y, None)[1]]
-        return evaluation.report(labels, p, classes=self.classes_.tolist(), **options)
 
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         X, numbers, weights = super()._labeled_arrays(X, y, sample_weight)
