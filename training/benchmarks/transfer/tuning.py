@@ -5,8 +5,8 @@
 
 fits both heads to the features of the frozen backbone, the softmax layer after dropout, then trains everything for
 three epochs at a small rate, by the same optimizer, batches and statistics of batch normalization. The data are those
-of ``training.benchmarks.transfer``, whose features in the folder are used. Nothing is held out; the temperature of the
-column "NLL, best temperature" is that of the test labels. What the folder has is not measured again.
+of ``training.benchmarks.transfer``. Nothing is held out; the temperature of the column "NLL, best temperature" is that
+of the test labels. What the folder has is not measured again.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ import deepsimplex as ds
 from training.benchmarks.deep.__main__ import read_run
 from training.benchmarks.deep.methods import run_path
 from training.benchmarks.deep.table import with_error
-from training.benchmarks.transfer.features import Array, Backbone, Data, load, with_features
+from training.benchmarks.transfer.features import Array, Backbone, Data, load
 from training.benchmarks.transfer.measures import measures
 from training.benchmarks.transfer.methods import Classifier, Seconds, Training, clocks, softmax_layer
 from training.benchmarks.transfer.table import COLUMNS
@@ -31,9 +31,10 @@ BATCH, DROPOUT = 32, 0.3
 Predict = Callable[[Array], Array]
 
 
-def softmax_network(images: Training, features: Training, body: keras.Model) -> tuple[keras.Model, Predict]:
+def softmax_network(images: Training, body: keras.Model) -> tuple[keras.Model, Predict]:
     """A softmax layer after dropout, trained on the features."""
-    layer = softmax_layer(features, dropout=DROPOUT)
+    features = body.predict(images.x, batch_size=100, verbose=0)
+    layer = softmax_layer(images._replace(x=features), dropout=DROPOUT)
     dense = keras.layers.Dense(images.num_classes, "softmax")
     network = keras.Sequential([body, keras.layers.Dropout(DROPOUT, seed=images.seed), dense])
     network.build((None, *images.x.shape[1:]))
@@ -41,7 +42,7 @@ def softmax_network(images: Training, features: Training, body: keras.Model) -> 
     return network, lambda x: network.predict(x, batch_size=100, verbose=0)
 
 
-def simplex_classifier(images: Training, features: Training, body: keras.Model) -> tuple[keras.Model, Predict]:
+def simplex_classifier(images: Training, body: keras.Model) -> tuple[keras.Model, Predict]:
     """The default head, solved."""
     model = ds.SimplexClassifier(body, num_classes=images.num_classes, seed=images.seed)
     model.compile()
@@ -53,15 +54,15 @@ METHODS = {"softmax": softmax_network, "deepsimplex": simplex_classifier}
 
 
 def run(
-    name: str, images: Data, features: Data, backbone: Backbone, number: int, seed: int, epochs: int, rate: float
+    name: str, images: Data, backbone: Backbone, number: int, seed: int, epochs: int, rate: float
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield the scores of a classifier before and after its backbone is trained, by stage."""
     chosen = np.random.default_rng(seed).permutation(len(images.x))[:number]
-    training, given = (Training(data.x[chosen], data.y[chosen], data.num_classes, seed) for data in (images, features))
+    training = Training(images.x[chosen], images.y[chosen], images.num_classes, seed)
     keras.utils.set_random_seed(seed)
     body = backbone.load(images.x.shape[1:])
     begun = clocks()
-    model, predict = METHODS[name](training, given, body)
+    model, predict = METHODS[name](training, body)
     yield "frozen", _scores(predict, Seconds.since(begun), images)
     for layer in body.layers:
         layer.trainable = True
@@ -85,7 +86,7 @@ def main(
     seeds: int = 3,
     epochs: int = 3,
     rate: Annotated[float, typer.Option(help="of Adam at the start; it falls by a cosine to zero")] = 1e-4,
-    runs: Annotated[Path, typer.Option(help="where features and runs are kept")] = Path("runs/transfer"),
+    runs: Annotated[Path, typer.Option(help="where runs are kept")] = Path("runs/transfer"),
     output: Output = None,
 ) -> None:
     """Train what is missing, and print the table."""
@@ -100,8 +101,7 @@ def main(
         stages = {stage: f"{name}, {stage}" for stage in ("frozen", "tuned")}
         for seed in range(seeds):
             if not all(run_path(folder, stage, seed).exists() for stage in stages.values()):
-                features = with_features(images, network, runs / "features")
-                for stage, scores in run(name, images, features, network, rows, seed, epochs, rate):
+                for stage, scores in run(name, images, network, rows, seed, epochs, rate):
                     write_json(run_path(folder, stages[stage], seed), scores)
         for stage in stages.values():
             measured = [row for seed in range(seeds) if (row := read_run(folder, stage, seed))]
