@@ -324,8 +324,9 @@ def test_several_epochs_warn_and_none_report_nothing(digits):
 
 def test_random_layers_warn(digits):
     x, y, x_test, _ = digits
-    model = make_model(make_backbone(keras.layers.RandomFlip(name="flip"), keras.layers.Dropout(0.5)), inducing=50)
-    with pytest.warns(UserWarning, match=r"^random layers of the backbone, flip, dropout among them, have no effect"):
+    layers = keras.layers.RandomFlip(name="flip"), keras.layers.Dropout(0.5, name="drop")
+    model = make_model(make_backbone(*layers), inducing=50)
+    with pytest.warns(UserWarning, match=r"^random layers of the backbone, flip, drop among them, have no effect"):
         model.fit(x, y, verbose=0)
     for _ in range(2):  # once is enough
         model.fit(x, y, verbose=0)

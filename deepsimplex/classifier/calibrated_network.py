@@ -680,12 +680,6 @@ class CalibratedNetwork(SimplexNetwork):
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return features_of(x) if is_given(x) else self.predict_features(x, **options)
 
-    def _retraced(self) -> Self:
-        """Drop the functions that Keras traced with an earlier density or calibration."""
-        self.predict_function = self.test_function = None
-        self._output_models.clear()
-        return self
-
     # Weights, and what is copied with them
 
     def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -414,6 +414,12 @@ class SimplexNetwork(keras.Model):
         if self._feature_model is None:
             self._hide("_feature_model", Output(self, lambda x: self.backbone(x, training=False)))
         return self._feature_model
+
+    def _retraced(self) -> Self:
+        """Drop the functions that Keras traced with an earlier density or calibration."""
+        self.predict_function = self.test_function = None
+        self._output_models.clear()
+        return self
 
     def _compute_given(self, blocks: Iterable[Any]) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Return the features of blocks of samples, in inference mode, and their other columns.

@@ -53,8 +53,8 @@ def is_tabulated(n: int, num_points: int, dtype: tf.DType) -> bool:
 
     They are of single precision, and made of operations that not every export format has.
     """
-    default = dtype == tf.float32 and num_points == default_num_points(n, dtype)
-    return default and n >= MANY_CLASSES and portable_format.get() is None
+    tables = n >= MANY_CLASSES and dtype == tf.float32 and portable_format.get() is None
+    return tables and num_points == default_num_points(n, dtype)
 
 
 def row_size(n: int, dims: int, num_points: int, dtype: tf.DType) -> int:
