@@ -143,7 +143,8 @@ def test_temperature_improves_overtrained_network():
     keras.utils.set_random_seed(0)
     network = keras.Sequential([ds.backbones.mlp([64]), keras.layers.Dense(10, activation="softmax")])
     network.compile(keras.optimizers.Adam(0.03), "sparse_categorical_crossentropy")
-    network.fit(X[:100], Y[:100], epochs=100, batch_size=100, verbose=0)
+    many_times = np.tile(X[:100], (100, 1, 1)), np.tile(Y[:100], 100)  # in batches of all
+    network.fit(*many_times, batch_size=100, shuffle=False, verbose=0)
     held_out, p = (np.asarray(network(part)) for part in (X[300:900], X[900:]))
     y = Y[900:]
     calibrated = TemperatureScaling().fit(held_out, Y[300:900]).transform(p)
@@ -324,7 +325,7 @@ def drawn_latents(n: int, samples: int, seed: int, factor: float, covariance: st
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "covariance", "factor"),
-    [(2, "isotropic", 0.5), (2, "isotropic", 2.0), (4, "isotropic", 2.0), (3, "diagonal", 0.5)],
+    [(2, "isotropic", 0.5), (4, "isotropic", 2.0), (3, "diagonal", 0.5)],
 )
 def test_scale_of_simulated_latents_is_recovered(n, covariance, factor):
     latent, y = drawn_latents(n, 1500, 11, factor, covariance)
@@ -402,8 +403,7 @@ def test_uninformative_latents_raise():
         LatentScaling().transform(latent)
 
 
-@pytest.mark.parametrize("readout", ["argmax", "softmax"])
-@pytest.mark.parametrize("scale", [0.01, 3.0])
+@pytest.mark.parametrize(("readout", "scale"), [("argmax", 0.01), ("softmax", 3.0)])
 def test_latent_scaling_of_right_answers_is_finite_and_warns(readout, scale):
     """Smoothed labels are the frequencies to which probabilities are calibrated, whatever the latents' scale was."""
     latent = LatentGaussian(ds.geometry.vertices(3)[Y3], np.full((150, 1), scale))

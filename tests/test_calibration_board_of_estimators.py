@@ -93,7 +93,7 @@ def test_every_fit_writes_a_new_file(tmp_path):
 @pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
 def test_classifier_of_a_step_does_not_change(name, tmp_path):
     steps = []
-    classifier = {"exact": make(max_iter=3), **few_epochs(3)}[name]
+    classifier = {"exact": make(max_iter=3), **few_epochs(2)}[name]
 
     def watch(step):
         step.classifier().save(tmp_path / f"{step.iteration}.npz")

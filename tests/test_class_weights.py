@@ -22,11 +22,12 @@ def true_probability(x):
     return 1.0 / (1.0 + np.exp(-(2.0 * x[:, 0] - 2.0 + np.log(RATE / (1.0 - RATE)))))
 
 
-def make(loss="sparse_categorical_crossentropy", **options):
+def make(loss="sparse_categorical_crossentropy", eager=False, **options):
     keras.utils.set_random_seed(0)
     network = keras.Sequential([keras.Input((1,)), keras.layers.Dense(8, "tanh")])
     model = ds.SimplexClassifier(network, "vertices", num_classes=2, head="gaussian", readout="softmax", **options)
-    model.compile(keras.optimizers.Adam(0.03), loss, metrics=[ds.metrics.NegativeLogLikelihood(name="nll"), "accuracy"])
+    metrics = [ds.metrics.NegativeLogLikelihood(name="nll"), "accuracy"]
+    model.compile(keras.optimizers.Adam(0.03), loss, metrics=metrics, run_eagerly=eager)
     return model
 
 
@@ -77,7 +78,7 @@ def test_class_weights_travel_with_the_weights(weighted, test_samples, tmp_path)
     weighted.save(tmp_path / "model.keras")
     weighted.save_weights(tmp_path / "model.weights.h5")
     weighted.export(tmp_path / "served")
-    set_weights, from_file = make(), ds.SimplexClassifier.from_config(weighted.get_config())
+    set_weights, from_file = make(eager=True), ds.SimplexClassifier.from_config(weighted.get_config())
     set_weights.set_weights(weighted.get_weights())
     from_file.load_weights(tmp_path / "model.weights.h5")
     for model in (ds.load(tmp_path / "model.keras"), set_weights, from_file):
@@ -89,7 +90,7 @@ def test_class_weights_travel_with_the_weights(weighted, test_samples, tmp_path)
 
 def test_class_weights_are_those_of_the_latest_training():
     x, y = samples(60, 2)
-    model = make()
+    model = make(eager=True)
     for method in (model.fit, model.train_on_batch):
         options = {"verbose": 0} if method == model.fit else {}
         method(x, y, class_weight={1: 3.0, 0: 0}, **options)  # of a class of weight 0 nothing is known
@@ -102,7 +103,7 @@ def test_evaluation_before_training_does_not_keep_its_class_weights():
     x, y = samples(60, 4)
     network = keras.Sequential([keras.layers.Dense(4, "tanh")])  # built by the first samples
     model = ds.SimplexClassifier(network, "vertices", num_classes=2, head="gaussian")
-    model.compile(loss="sparse_categorical_crossentropy")
+    model.compile(loss="sparse_categorical_crossentropy", run_eagerly=True)
     model.evaluate(x, y, verbose=0)
     model.fit(x, y, class_weight={1: 50.0}, verbose=0)
     expected = ds.evaluation.negative_log_likelihood(y, model.predict(x, verbose=0))
@@ -113,6 +114,7 @@ def test_evaluation_before_training_does_not_keep_its_class_weights():
 def test_equal_class_weights_change_nothing(readout):
     x, _ = samples(40, 3)
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), "vertices", num_classes=3, head="gaussian", readout=readout)
+    model.run_eagerly = True
     p = model.predict(x, verbose=0)
     latent = model.predict_latent(x).as_dict()
     np.testing.assert_allclose(p, model.readout(latent), rtol=1e-6)

@@ -76,7 +76,7 @@ def test_far_samples_have_large_scales(digits, solved):
     assert np.asarray(head(np.random.default_rng(0).permuted(x, axis=1))["scale"]).min() > np.median(typical)
 
 
-@pytest.mark.parametrize("target", ["vertices", "ilr", "one_hot", "dirichlet"])
+@pytest.mark.parametrize("target", ["ilr", "one_hot", "dirichlet"])
 def test_other_targets_of_labels(digits, target):
     x, y, x_test, y_test = digits
     head = ds.heads.ClosedFormHead(10, 100, target=target)

@@ -271,8 +271,8 @@ def rare():
 def test_effect_of_class_weights_on_probabilities_is_taken_out(soft, rare):
     x, y, x_test, y_test = rare
     labels = np.eye(2)[y] if soft else y
-    plain, weighted = (make_model(keras.Sequential([keras.Input((1,))]), 2, 100, eager=False) for _ in range(2))
-    weighted.compile(metrics=["accuracy"], weighted_metrics=["accuracy"])
+    plain, weighted = (make_model(keras.Sequential([keras.Input((1,))]), 2, 100) for _ in range(2))
+    weighted.compile(metrics=["accuracy"], weighted_metrics=["accuracy"], run_eagerly=True)
     plain.fit(x, labels, verbose=0)
     history = weighted.fit(x, labels, class_weight={1: 5.0}, verbose=0).history
     p, expected = (model.predict(x_test, verbose=0) for model in (weighted, plain))
@@ -293,7 +293,7 @@ def test_effect_of_class_weights_on_probabilities_is_taken_out(soft, rare):
 
 def test_updates_count_class_weights_as_fit_does(rare):
     x, y, x_test, _ = rare
-    model = make_model(keras.Sequential([keras.Input((1,))]), 2, 100, eager=False)
+    model = make_model(keras.Sequential([keras.Input((1,))]), 2, 100)
     model.fit(x, y, class_weight={1: 5.0}, verbose=0)
     before = model.predict(x_test, verbose=0)
     model.partial_fit(x_test[:300], np.ones(300, int))
@@ -529,7 +529,7 @@ def test_new_class_is_predicted_with_calibrated_probabilities():
     """About as well as by a fit of all samples, which chooses the kernel anew."""
     new, ((x, y), (x_test, y_test)) = 9, ds.datasets.load("digits")
     known, added = np.flatnonzero(y != new)[:700], np.flatnonzero(y == new)[:20]
-    model, fresh = (make_model(make_flatten(), inducing=500, eager=False) for _ in range(2))
+    model, fresh = (make_model(make_flatten(), inducing=500) for _ in range(2))
     model.fit(x[known], y[known], verbose=0)
     rejected = model.predict_or_unknown(x_test) == -1
     model.partial_fit(x[added], y[added])

@@ -565,7 +565,9 @@ def test_folder_is_trained_and_new_files_are_predicted(command, photos, tmp_path
     monkeypatch.chdir(tmp_path)
     with without_pictures(export=False, eager=True), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        result = command("train", photos, "training.epochs=3", "--groups", "folder")
+        small = ["training.epochs=3", "training.batch_size=16", "training.learning_rate=0.03"]
+        small += ["model.backbone={name: mlp, hidden: [8]}", "model.head=gaussian"]
+        result = command("train", photos, *small, "--groups", "folder")
         assert "image_size [6, 5]" in result.stdout
         assert "deepsimplex predict runs/photos/001 FOLDER" in result.stdout
         run = RunFolder(Path("runs/photos/001"))
@@ -578,7 +580,7 @@ def test_folder_is_trained_and_new_files_are_predicted(command, photos, tmp_path
         command(
             "train",
             photos,
-            "training.epochs=3",
+            *small,
             "--groups",
             "folder",
             "--resume",
