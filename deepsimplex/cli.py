@@ -5,6 +5,7 @@
 compares runs on one page; and ``monitor REFERENCE PREDICTIONS ...``, which watches predictions for drift.
 """
 
+import io
 import json
 import os
 import re
@@ -129,9 +130,18 @@ def _experiments() -> Any:
 
 def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
     """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
+    from deepsimplex._utils.atomic_files import check_place
+    from deepsimplex.datasets.loading import check_source
     from deepsimplex.experiments.configuration import check_members, read_config
+    from deepsimplex.experiments.finished_runs import newest_trained
 
     config = read_config(path, overrides or ())  # before TensorFlow is loaded, which takes seconds
+    if command != "make_targets":
+        newest_trained(config)
+    if command != "export":
+        check_source(config.data.name, config.data.options.get("class_names"))
+    if config.cache_dir:
+        check_place(config.cache_dir, "cache_dir")
     work: Callable[..., Any] = getattr(_experiments(), command)
     work(check_members(config, str(path)), **options)
 
@@ -186,6 +196,7 @@ def train(
     with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *given, *overrides])):
         if not config and not folder:
             raise ValueError("train needs a folder of images by class, a .csv table, or --config with a YAML file")
+        from deepsimplex._utils.atomic_files import check_place
         from deepsimplex.datasets.image_lists import is_table
         from deepsimplex.datasets.loading import check_source, source_kind
         from deepsimplex.experiments.configuration import check_members, read_config
@@ -195,6 +206,9 @@ def train(
             source_kind(str(folder))
         read = read_config(config, overrides) if config else read_folder(str(folder), overrides)
         check_source(read.data.name, read.data.options.get("class_names"))  # before TensorFlow is loaded
+        for name in ("output", "cache_dir"):
+            if place := getattr(read, name):
+                check_place(place, name)
         experiments = _experiments()
         from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 
@@ -247,7 +261,7 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE]...",
-            help="what the model does not state: image_size, color, pixel_scale; target_column",
+            help="what the model does not state: image_size, color, pixel_scale, antialias; target_column",
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", help="the table to write")] = Path("predictions.csv"),
@@ -259,11 +273,14 @@ def predict(
 
     Exit code 1: some files or rows cannot be read; the others are predicted.
     """
-    from deepsimplex.datasets.image_lists import is_table
+    from deepsimplex._utils.atomic_files import check_output
+    from deepsimplex.datasets.image_lists import check_files, is_table
 
     table_given = is_table(files) or model.suffix == ".npz"  # of a classifier of tables
     options = _read_options(overrides, ("target_column",) if table_given else _READING)
     _check_model(model)
+    check_files(files)
+    check_output(output, ".csv")
     predict = _experiments().predict_table if table_given else _experiments().predict_files
     table = predict(model, files, output, rejected=rejected, **options)
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
@@ -283,7 +300,7 @@ def _check_model(model: str | Path) -> None:
     trained_model(model)
 
 
-_READING = ("image_size", "color", "pixel_scale")
+_READING = ("image_size", "color", "pixel_scale", "antialias")
 
 
 def _read_options(overrides: list[str] | None, known: tuple[str, ...]) -> dict[str, Any]:
@@ -326,7 +343,13 @@ def evaluate(
             "evaluate needs MODEL and --data with other labeled samples, or --config, which has test samples of its own"
         )
     options = _read_options(overrides, (*_READING, "on_error", "target_column", "groups", "time"))
+    from deepsimplex._utils.atomic_files import check_output
+    from deepsimplex.datasets.loading import source_kind
+
     _check_model(model)
+    source_kind(data)
+    if output is not None:
+        check_output(output, ".json")
     _experiments().evaluate_on(model, data, output, announce=print, **options)
 
 
@@ -357,10 +380,12 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network, and write a model card of each beside it."""
+    from deepsimplex._utils.atomic_files import check_output
     from deepsimplex.experiments.finished_runs import find_run
 
     for run in runs:
         find_run(run)  # raises if there is none, before TensorFlow is loaded
+    check_output(output, None, "the page")
     page = _experiments().write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )
@@ -391,7 +416,18 @@ def monitor(
     ] = None,
 ) -> None:
     """Watch predictions for drift; exit with status 1 once there is an alarm."""
+    from deepsimplex._utils.atomic_files import check_output, check_writable
+    from deepsimplex.experiments.finished_runs import find_run
+
     options: dict[str, Any] = {"figure": figure, "log_dir": log_dir, "announce": print}
+    find_run(reference)
+    for path in predictions or ():
+        if not path.expanduser().is_file():
+            raise FileNotFoundError(f"predictions must be files; found no {str(path)!r}")
+    if figure:
+        check_output(figure, None, "figure")
+    if log_dir:
+        check_writable(log_dir, "log_dir")
     if figure or log_dir:  # which alone need TensorFlow
         _experiments()
     from deepsimplex.experiments.watched_predictions import monitor
@@ -402,9 +438,38 @@ def monitor(
         raise typer.Exit(1)
 
 
+class _UnlessClosed(io.FileIO):
+    """Standard output or error, which drops what is written after the reader, such as ``head``, has closed it."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            return memoryview(content).nbytes
+
+
+@contextmanager
+def _unless_closed(name: str) -> Iterator[None]:
+    """Let commands end their work, whose results are files, when nobody reads a standard stream any more."""
+    stream = getattr(sys, name)
+    try:
+        raw = _UnlessClosed(stream.fileno(), "w", closefd=False)
+    except (AttributeError, OSError):  # no file, or none at all
+        yield
+        return
+    by_line = stream.line_buffering or stream.write_through
+    with io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=by_line) as writer:
+        setattr(sys, name, writer)
+        try:
+            yield
+        finally:
+            setattr(sys, name, stream)
+
+
 def main() -> None:
     """Entry point of the ``deepsimplex`` command."""
-    application()
+    with _unless_closed("stdout"), _unless_closed("stderr"):
+        application()
 
 
 if __name__ == "__main__":

@@ -14,11 +14,22 @@ Covariance = Literal["isotropic", "diagonal", "full"]
 COVARIANCES: tuple[str, ...] = ("isotropic", "diagonal", "full")
 
 
-def covariance_from_shape(scale_shape: Sequence[Any]) -> Covariance:
-    """Return the kind of covariance for a scale of shape [N, 1] (also where L = 1), [N, L] or [N, L, L]."""
-    if len(scale_shape) == 3:
-        return "full"
-    return "isotropic" if scale_shape[1] == 1 else "diagonal"
+def covariance_from_shape(loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> Covariance:
+    """Return the kind of covariance for a scale of shape [N, 1] (also where L = 1), [N, L] or [N, L, L].
+
+    Raises ValueError for other shapes.
+    """
+    if len(loc_shape) != 2:
+        raise ValueError(f"loc must have shape [N, L]; found {tuple(loc_shape)}")
+    rows, dims = loc_shape
+    kinds: dict[Any, Covariance] = {(dims, dims): "full", (dims,): "diagonal", (1,): "isotropic"}
+    kind = kinds.get(tuple(scale_shape[1:]))
+    if kind is None or (rows is not None and scale_shape[0] not in (rows, None)):
+        raise ValueError(
+            "scale must have shape [N, 1], [N, L] or [N, L, L] with the N and L of loc; "
+            f"found {tuple(scale_shape)} for loc of shape {tuple(loc_shape)}"
+        )
+    return kind
 
 
 def probability_distributions() -> Any:
@@ -103,16 +114,7 @@ class LatentGaussian:
         loc, scale = _real(self.loc, "loc"), _real(self.scale, "scale")
         object.__setattr__(self, "loc", loc)
         object.__setattr__(self, "scale", scale)
-        if len(loc.shape) != 2:
-            raise ValueError(f"loc must have shape [N, L]; found {tuple(loc.shape)}")
-        rows, dims = loc.shape
-        allowed = ((1,), (dims,)) if len(scale.shape) == 2 else ((dims, dims),)
-        fits = len(scale.shape) in (2, 3) and tuple(scale.shape[1:]) in allowed
-        if not fits or (rows is not None and scale.shape[0] not in (rows, None)):
-            raise ValueError(
-                "scale must have shape [N, 1], [N, L] or [N, L, L] with the N and L of loc; "
-                f"found {tuple(scale.shape)} for loc of shape {tuple(loc.shape)}"
-            )
+        covariance_from_shape(loc.shape, scale.shape)  # raises
         for name, array in (("loc", loc), ("scale", scale)):
             if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} must be finite; found NaN or infinity")
@@ -140,7 +142,7 @@ class LatentGaussian:
     @property
     def covariance(self) -> Covariance:
         """Kind of Sigma, by the shape of ``scale``; [N, 1] is "isotropic", also with a single latent dimension."""
-        return covariance_from_shape(self.scale.shape)
+        return covariance_from_shape(self.loc.shape, self.scale.shape)
 
     @classmethod
     def of(cls, value: "LatentGaussian | dict[str, Any]") -> "LatentGaussian":

@@ -8,6 +8,7 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
@@ -106,6 +107,48 @@ def test_report_resamples_groups_and_takes_those_of_sets(forest, digits):
     p, sets = classifier.predict_proba(X), classifier.predict_set(X, groups=sites)
     assert report == ds.evaluation.report(y, p, sets=sets, groups=patients, intervals=0.9, resamples=20)
     assert report.intervals != classifier.report(X, y, set_groups=sites, intervals=0.9, resamples=20).intervals
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        ds.GLVQ().fit,
+        ds.SimplexGaussianProcess().fit,
+        lambda X, y: ds.AfterTraining(LogisticRegression().fit(X, y)),
+    ],
+    ids=["prototypes", "process", "wrapped"],
+)
+def test_every_classifier_reports_its_probabilities_and_sets(fit, iris):
+    (X, y), (X_held, y_held) = iris
+    classifier = fit(X, NAMES[y])
+    classifier.calibrate(X_held, NAMES[y_held]).conformalize(X_held, NAMES[y_held], coverage=0.8)
+    options = {"sample_weight": 1.0 + y_held, "intervals": 0.9, "resamples": 20}
+    report = classifier.report(X_held, NAMES[y_held], outside=X_held[:, ::-1], **options)
+    p, outside, sets = (
+        classifier.predict_proba(X_held),
+        classifier.predict_proba(X_held[:, ::-1]),
+        classifier.predict_set(X_held),
+    )
+    expected = ds.evaluation.report(y_held, p, outside=outside, sets=sets, **options)
+    assert report == expected
+    assert report.by_class.classes == tuple(NAMES)
+
+
+def test_network_reports_arrays_and_batches(iris):
+    (X, y), (X_test, y_test) = iris
+    model = ds.SimplexClassifier(keras.layers.Flatten(), num_classes=3)
+    model.compile(run_eagerly=True)
+    model.fit(X, y, verbose=0)
+    model.calibrate(X, y).conformalize(X, y)
+    weights = 1.0 + y_test
+    p, sets = model.predict_proba(X_test), model.predict_set(X_test)
+    options = {"sets": sets, "sample_weight": weights, "classes": model.class_names}
+    expected = ds.evaluation.report(y_test.astype(str), p, **options)
+    batches = tf.data.Dataset.from_tensor_slices((X_test, y_test, weights)).batch(50)
+    for data, options in (((X_test, y_test), {"sample_weight": weights}), ((batches,), {})):
+        report = model.report(*data, **options)
+        assert report == expected
+        assert report.by_class.classes == expected.by_class.classes
 
 
 def test_wrapped_classifier_is_a_scikit_learn_classifier(fitted, forest, digits):

@@ -1,6 +1,8 @@
 """Classifiers on backbones with nothing to train: the head is solved in closed form, features are computed once."""
 
+import re
 from contextlib import nullcontext
+from typing import Any
 
 import keras
 import numpy as np
@@ -322,9 +324,13 @@ def test_several_epochs_warn_and_none_report_nothing(digits):
 
 def test_random_layers_warn(digits):
     x, y, x_test, _ = digits
-    model = make_model(make_backbone(keras.layers.RandomFlip(name="flip"), keras.layers.Dropout(0.5)), inducing=50)
-    with pytest.warns(UserWarning, match=r"^random layers of the backbone have no effect, flip, dropout"):
+    layers = keras.layers.RandomFlip(name="flip"), keras.layers.Dropout(0.5, name="drop")
+    model = make_model(make_backbone(*layers), inducing=50)
+    with pytest.warns(UserWarning, match=r"^random layers of the backbone, flip, drop among them, have no effect"):
         model.fit(x, y, verbose=0)
+    for _ in range(2):  # once is enough
+        model.fit(x, y, verbose=0)
+    model.partial_fit(x[:1], y[:1]).forget(x[:1], y[:1])
     other = make_model(inducing=50)
     other.fit(x, y, verbose=0)
     np.testing.assert_allclose(model.predict(x_test, verbose=0), other.predict(x_test, verbose=0), atol=1e-6)
@@ -442,7 +448,8 @@ def test_features_that_training_changes_are_computed_in_every_epoch(layer, digit
     model = make_model(backbone, head="gaussian")
     if isinstance(layer, keras.layers.Dropout):
         with pytest.warns(UserWarning, match=r"^random layers of the backbone, dropout among.*every epoch"):
-            model.fit(x, y, epochs=2, verbose=0)
+            model.fit(x, y, epochs=1, verbose=0)
+        model.fit(x, y, epochs=1, verbose=0)
     else:
         model.fit(x, y, epochs=2, verbose=0)
     assert Counting.count >= 400
@@ -575,6 +582,28 @@ def test_solved_head_stays_while_the_backbone_is_trained(digits):
         np.testing.assert_array_equal(weight, expected)
     with pytest.raises(ValueError, match=r"^forget needs a head that fit has solved"):
         model.forget(x[:2], y[:2])
+
+
+def test_batch_normalization_keeps_its_statistics_while_the_backbone_is_trained(digits):
+    """The head was solved with features by these statistics; scale, shift and random layers are trained as they are."""
+    x, y, *_ = digits
+    normalization, dropout = keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=0)
+    inside = keras.Sequential([keras.layers.Dense(8, activation="relu"), normalization])
+    model = make_model(keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), inside]), inducing=50)
+    model.backbone.trainable = False
+    model.fit(x, y, verbose=0)
+    expected = model.predict_latent(x).loc
+    model.backbone.trainable = True
+    np.testing.assert_allclose(model.latent(x, training=True)["loc"], expected, atol=1e-5)
+    before = normalization.get_weights()
+    model.compile(keras.optimizers.Adam(1e-4))
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        model.fit(x, y, verbose=0)
+    for weight, start, changes in zip(normalization.weights, before, (True, True, False, False), strict=True):
+        assert np.array_equal(weight, start) != changes, weight.path
+    assert normalization.trainable
+    inside.add(dropout)
+    assert np.mean(model.latent(x, training=True)["loc"] != model.latent(x)["loc"]) > 0.9
 
 
 # Invalid input
@@ -759,3 +788,86 @@ def test_pixels_of_another_scale_than_the_backbone_rescales_warn(front, warns, d
     expected = pytest.warns(UserWarning, match=r"x lies in \[0, 1\].*Rescaling\(255\)") if warns else nullcontext()
     with expected:
         model.fit(x, y, verbose=0)
+
+
+def classifying(layer: Any, units: int = 3) -> keras.Sequential:
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(units, name="before"), layer])
+
+
+def functional(function: Any) -> keras.Model:
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, function(keras.layers.Dense(3)(inputs)))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "warns"),
+    [
+        (classifying(keras.layers.Dense(3, activation="softmax")), True),
+        (classifying(keras.layers.Activation("softmax")), True),
+        (classifying(keras.layers.Softmax()), True),
+        (classifying(keras.layers.Dense(1, activation="sigmoid")), True),
+        (keras.Sequential([classifying(keras.layers.Softmax())]), True),
+        (keras.layers.Dense(3, activation="softmax"), True),
+        (functional(keras.ops.softmax), True),
+        (functional(keras.layers.Softmax()), True),
+        (functional(keras.layers.Dense(3, activation="softmax")), True),
+        (classifying(keras.layers.Dense(3, activation="sigmoid")), False),
+        (classifying(keras.layers.Dense(1)), False),
+        (keras.Sequential([classifying(keras.layers.Softmax()), keras.layers.Dense(2)]), False),
+        (functional(keras.ops.relu), False),
+    ],
+)
+def test_backbone_of_class_probabilities_warns_once(backbone, warns):
+    x, y = np.random.default_rng(0).normal(size=(6, 4)).astype("float32"), np.arange(6) % 2
+    model = ds.SimplexClassifier(backbone, num_classes=2, head="gaussian")
+    model.compile(run_eagerly=True)
+    expected = pytest.warns(UserWarning, match="ends in class probabilities.*pass the layer before")
+    with expected if warns else nullcontext():
+        model.fit(x, y, verbose=0)
+    model.fit(x, y, verbose=0)
+
+
+def normalized(moved: float) -> keras.Sequential:
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.BatchNormalization()])
+    network.layers[1].moving_mean.assign_add(np.full(3, moved))
+    return network
+
+
+def biased(value: float) -> keras.Sequential:
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="dense")])
+    network.layers[0].bias.assign_add(np.full(3, value))
+    return network
+
+
+def part_frozen() -> keras.Sequential:
+    network = keras.Sequential([keras.Input((4,)), biased(1.0), keras.layers.Dense(3)])
+    network.layers[0].trainable = False
+    return network
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda: normalized(1.0), 21),
+        (lambda: biased(1.0), 15),
+        (lambda: keras.Sequential([keras.layers.Rescaling(2.0), biased(1.0)]), 15),
+        (lambda: normalized(0.0), None),
+        (lambda: biased(0.0), None),
+        (part_frozen, None),
+        (lambda: ds.backbones.mlp([3]), None),
+        (lambda: ds.backbones.mlp([3], normalize=True), None),
+        (lambda: keras.Sequential([keras.layers.Reshape((4, 1)), keras.layers.LSTM(2)]), None),
+    ],
+)
+def test_training_of_weights_that_were_trained_before_is_noted_once(make, count, capsys):
+    x, y = np.random.default_rng(0).normal(size=(6, 4)).astype("float32"), np.arange(6) % 2
+    model = ds.SimplexClassifier(make(), num_classes=2, head="gaussian")
+    model.compile(run_eagerly=True)
+    for repeat in range(2):
+        model.fit(x, y, verbose=2)
+        noted = re.findall(r"fit trains all (\d+) weights of backbone", capsys.readouterr().out)
+        assert noted == ([str(count)] if count and not repeat else [])
+    quiet = ds.SimplexClassifier(make(), num_classes=2, head="gaussian")
+    quiet.compile(run_eagerly=True)
+    quiet.fit(x, y, verbose=0)
+    assert capsys.readouterr().out == ""

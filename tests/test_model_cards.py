@@ -87,6 +87,31 @@ def test_card_shows_class_frequencies_and_the_rule_of_decision(classifier):
     assert r"| decision rule | ExpectedCost(costs=\[\[0.0, 1.0, 1.0\], \[5.0," in text
 
 
+@pytest.mark.parametrize(
+    ("top", "dtype", "stated"),
+    [
+        (1.0, "float32", "from 0 to 1: pixels 0 to 255 are divided by 255"),
+        (255.0, "float32", "from 0 to 255: not divided"),
+        (255, "uint8", "from 0 to 255: not divided"),
+        (-3.0, "float32", "other numbers than 0 to 1 or 0 to 255: scaled as in training"),
+        (None, None, None),
+    ],
+)
+def test_card_states_the_unit_of_pixels(top, dtype, stated, tmp_path):
+    model = ds.SimplexClassifier(
+        keras.Sequential([keras.Input((2, 2)), keras.layers.Flatten()]), class_names=["a", "b"]
+    )
+    if stated:
+        model.compile(run_eagerly=True)
+        model.fit((top * RNG.random((8, 2, 2))).astype(dtype), np.arange(8) % 2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    for copy in (model, ds.load(tmp_path / "model.keras")):
+        text = copy.card()
+        assert (f"| pixels | {stated} |" in text) == (stated is not None)
+        assert ("- Pixels: whether they go from 0 to 1" in text) == (stated is None)
+    assert "ixels" not in network().card()
+
+
 def test_metadata_is_what_the_hub_reads():
     hub = pytest.importorskip("huggingface_hub")
     card = hub.ModelCard(network().card(ds.evaluation.report(Y, np.eye(3)[Y]), name="iris", license="mit"))

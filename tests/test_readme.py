@@ -199,6 +199,7 @@ def run_of(example: Example) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.examples
+@pytest.mark.filterwarnings("ignore:training changes the latents")
 @pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
 def test_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""

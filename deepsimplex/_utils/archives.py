@@ -139,8 +139,10 @@ def other_kind(path: str | os.PathLike[str], member: str) -> str | None:
 
 
 @contextmanager
-def naming_damage(path: Path, member: str, otherwise: str, name: str = "") -> Iterator[None]:
-    """Raise ValueError for what reading a damaged archive raises, or one of another kind; OSError stays.
+def naming_damage(path: Path, member: str, otherwise: str, remedy: str = "", place: str = "") -> Iterator[None]:
+    """Raise ValueError for what reading a damaged archive raises, or one of another kind.
+
+    Errors of files that are missing or may not be read stay as they are.
 
     Parameters
     ----------
@@ -148,24 +150,26 @@ def naming_damage(path: Path, member: str, otherwise: str, name: str = "") -> It
     member : str
         As for ``other_kind``.
     otherwise : str
-        What a file of no other kind is; "{error}" stands for the error.
-    name : str
-        In front of the path.
+        What a file of no other kind is; the error follows.
+    remedy : str
+        What to do then. Default "": not said.
+    place : str
+        The file, as the message calls it. Default "": by its path.
 
     Examples
     --------
-    >>> with naming_damage(Path("coin.npz"), "p.npy", "is damaged ({error})"):
+    >>> with naming_damage(Path("coin.npz"), "p.npy", "is damaged", "write it again"):
     ...     raise zipfile.BadZipFile("no end")
     Traceback (most recent call last):
-    ValueError: coin.npz is damaged (no end)
+    ValueError: coin.npz is damaged (BadZipFile: no end); write it again
     """
     try:
         yield
-    except OSError:
-        raise
     except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        what = other_kind(path, member) or otherwise.format(error=error)
-        raise ValueError(f"{name}{path} {what}") from error
+        if isinstance(error, OSError) and error.filename is not None:  # of opening the file, not of reading it
+            raise
+        what = other_kind(path, member) or f"{otherwise} ({type(error).__name__}: {error}){remedy and f'; {remedy}'}"
+        raise ValueError(f"{place or path} {what}") from error
 
 
 def fingerprint(*parts: Any) -> str:

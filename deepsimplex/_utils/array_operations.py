@@ -21,7 +21,9 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._name), name)
+        value = getattr(importlib.import_module(self._name), name)
+        setattr(self, name, value)  # looked up once
+        return value
 
 
 keras, tf = LazyModule("keras"), LazyModule("tensorflow")

@@ -243,3 +243,35 @@ def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
             str(place),
         ) from error
     return place
+
+
+def check_place(folder: str | os.PathLike[str], argument: str) -> None:
+    """Raise what ``check_writable`` would for a folder that cannot be made, without making it.
+
+    Examples
+    --------
+    >>> check_place("new/folder", "output")
+    """
+    place = Path(folder).expanduser().absolute()
+    above = next(parent for parent in (place, *place.parents) if parent.exists())
+    if above.is_dir() and os.access(above, os.W_OK):
+        return
+    code = errno.EACCES if above.is_dir() else errno.ENOTDIR
+    raise OSError(code, f"{argument} is not a folder that can be written; give another one or free it", str(place))
+
+
+def check_output(path: str | os.PathLike[str], suffix: str | None, argument: str = "output") -> Path:
+    """Return the path of a file to write, before the work for it; raise an error for a folder or another suffix.
+
+    Examples
+    --------
+    >>> check_output("predictions.txt", ".csv")
+    Traceback (most recent call last):
+    ValueError: output must be a file that ends in .csv; found 'predictions.txt'
+    """
+    target = Path(path).expanduser()
+    if (suffix and target.suffix.lower() != suffix) or target.is_dir():
+        wanted = f" that ends in {suffix}" if suffix else ""
+        raise ValueError(f"{argument} must be a file{wanted}; found {str(target)!r}{', a folder' * target.is_dir()}")
+    check_writable(target.parent, f"the folder of {argument}")
+    return target

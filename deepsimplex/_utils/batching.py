@@ -10,7 +10,7 @@ import numpy as np
 from deepsimplex._utils.array_operations import keras, tf
 from deepsimplex._utils.portable_operations import portable_format
 
-# Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
+# Numbers in the largest tensor of a block of rows. Small blocks stay in the processor's cache.
 _BUDGET = 2**20
 
 
@@ -71,14 +71,16 @@ def is_sliced_by_rows(X: Any) -> bool:
 
 
 def rows_at_once(columns: int) -> int:
-    """Return the number of rows of a block that is read at once: 8 MiB in double precision, or a single row.
+    """Return the number of rows of a block that is read or computed at once: 8 MiB in double precision, or one row.
+
+    ``columns`` are the numbers of a row, in the largest tensor that is computed of it.
 
     Examples
     --------
     >>> rows_at_once(2**19)
     2
     """
-    return max(1, 2**20 // max(1, columns))
+    return max(1, _BUDGET // max(1, columns))
 
 
 def row_blocks(X: Any) -> list[slice]:
@@ -111,11 +113,6 @@ def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
             row, *others = np.argwhere(~finite)[0].tolist()
             return first + row, *others
     return None
-
-
-def batch_rows(row_size: int) -> int:
-    """Return the rows of a batch, given the numbers in the largest intermediate tensor of one row."""
-    return max(1, _BUDGET // row_size)
 
 
 def in_row_batches(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, most: int) -> Any:

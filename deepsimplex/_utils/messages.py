@@ -66,6 +66,22 @@ def listed(items: Iterable[Any], most: int = 20) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: in one line, or by its type and shape if it takes several, as arrays do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shown("two"), shown(np.zeros((2, 3)))
+    ("'two'", 'ndarray of shape (2, 3)')
+    """
+    text = repr(value)
+    if "\n" in text and hasattr(value, "shape"):
+        return f"{type(value).__name__} of shape {value.shape}"
+    line = " ".join(text.split())
+    return text if "\n" not in text else line if len(line) <= 80 else f"{type(value).__name__}(...)"
+
+
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that points at the line of the caller's code, however deep in the package it is issued.
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from deepsimplex._utils.messages import did_you_mean, listed
+from deepsimplex._utils.messages import did_you_mean, listed, shown
 
 SUM_TOLERANCE = 1e-3
 """Largest difference from 1 of the sum of one sample's probabilities: allows for a softmax in half precision."""
@@ -31,12 +31,6 @@ def is_missing(value: Any) -> bool:
     return str(value) in ("None", "nan", "<NA>", "NaT") and not isinstance(value, str)
 
 
-def _shown(value: Any) -> str:
-    """Return a value as an error shows it: of one that takes several lines, as an array may, its type and shape."""
-    text = repr(value)
-    return text if "\n" not in text else f"{type(value).__name__} of shape {getattr(value, 'shape', None)}"
-
-
 def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:
     """Return ``value`` as an int in [least, most]; ``most`` defaults to the largest number of 32 bits.
 
@@ -47,9 +41,9 @@ def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int
     ValueError: n_restarts must be a whole number, at least 0; found 2.5
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {_shown(value)}")
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {shown(value)}")
     if value > most:
-        raise ValueError(f"{name} must be a whole number, at most {most}; found {_shown(value)}")
+        raise ValueError(f"{name} must be a whole number, at most {most}; found {shown(value)}")
     return int(value)
 
 
@@ -76,7 +70,7 @@ def check_number(
         limits = [("above", above), ("of at least", least), ("below", below), ("at most", most)]
         wanted = " and ".join(f"{word} {limit}" for word, limit in limits if np.isfinite(limit))
         raise ValueError(
-            f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {_shown(value)}"
+            f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {shown(value)}"
         )
     return float(value)
 
@@ -84,7 +78,7 @@ def check_number(
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` as a bool. Text is refused: "no" would count as True."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False; found {_shown(value)}")
+        raise TypeError(f"{name} must be True or False; found {shown(value)}")
     return bool(value)
 
 
@@ -446,7 +440,7 @@ def check_choice(value: Any, name: str, choices: Iterable[str], wanted: str = "o
     known = list(choices)
     if not isinstance(value, str) or value not in known:  # an array would be compared entry by entry
         raise ValueError(
-            f"{name} must be {wanted} {', '.join(known)}; found {_shown(value)}{did_you_mean(value, known)}"
+            f"{name} must be {wanted} {', '.join(known)}; found {shown(value)}{did_you_mean(value, known)}"
         )
     return value
 

@@ -29,6 +29,7 @@ from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.prior_shift import PriorShift
 from deepsimplex.calibration.temperature import TemperatureScaling
 from deepsimplex.calibration.venn_abers import VennAbers
+from deepsimplex.evaluation import Report, report
 
 CALIBRATIONS: Registry[Calibration] = Registry(
     "method",
@@ -303,6 +304,28 @@ class FittedComponents:
             parts = np.array_split(features, -(-len(features) // SET_ROWS))
             return np.concatenate([self._sets(None, tf.constant(part), groups).numpy() for part in parts])
         return self.prediction_sets.predict(self.classifier.predict_proba(x, **options) if p is None else p, groups)
+
+    def report(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        set_groups: Any = None,
+        outside: Any = None,
+        sample_weight: Any = None,
+        options: Mapping[str, Any] | None = None,
+        **scoring: Any,
+    ) -> Report:
+        """Score predictions of samples, and sets if they are fitted; ``options`` are those of the predictions."""
+        given, names = dict(options or {}), [*self.classifier._class_labels()]
+        x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
+        p = self.classifier.predict_proba(x, **given)
+        if self.prediction_sets is not None:
+            scoring["sets"] = self.predict_set(x, set_groups, p=p, **given)
+        if outside is not None:
+            scoring["outside"] = self.classifier.predict_proba(outside, **given)
+        y = [names[label] for label in labels]
+        return report(y, p, classes=names, sample_weight=weights, **scoring)
 
     def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
         """Return the share of training samples that are less typical than each sample, [N]."""

@@ -109,6 +109,17 @@ def share_more_known(order: Any, quantiles: NDArray[np.float64]) -> Any:
     return tf.cast((_QUANTILES * share + excess / (1.0 + excess)) / (_QUANTILES + 1), "float32")
 
 
+def are_unknown(scores: Any, rejected: float) -> Any:
+    """Return whether samples of these scores [N] are unknown, if a share ``rejected`` of the known ones may be.
+
+    Examples
+    --------
+    >>> are_unknown(np.array([0.5, 0.97]), rejected=0.05)
+    array([False,  True])
+    """
+    return scores > 1.0 - rejected
+
+
 def _entropy(log_p: Any) -> Any:
     """Generalized entropies [N]. Probabilities near 1 are 1 minus the sum of the others, which rounding leaves."""
     p = tf.exp(log_p)

@@ -26,9 +26,11 @@ from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
-from deepsimplex.classifier.given_features import BATCH_SIZE, features_of, given, has_nothing_to_train, is_given
+from deepsimplex.calibration.unknown_score import are_unknown
+from deepsimplex.classifier.given_features import BATCH_SIZE, has_nothing_to_train
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
-from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.classifier.network import SimplexNetwork, features_of, given, is_given
+from deepsimplex.evaluation import Report
 from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutSoftmax
@@ -196,6 +198,54 @@ class CalibratedNetwork(SimplexNetwork):
         Sets that were fitted with groups need the ``groups`` [N] of these samples.
         """
         return self.after_training.predict_set(x, groups, batch_size=batch_size, verbose=verbose)
+
+    def report(
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        set_groups: Any = None,
+        outside: Any = None,
+        batch_size: int | None = None,
+        verbose: str | int = 0,
+        **options: Any,
+    ) -> Report:
+        """Score calibrated probabilities, and sets after ``conformalize``, against labels.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset or generator
+            Samples that served neither for training nor for what was fitted after it; or batches of (sample, label),
+            with or without weights, held in memory.
+        y : array
+            Labels 0..n-1 [N], or one-hot [N, n].
+        set_groups : array, shape [N], optional
+            Group of each sample, as for ``predict_set``, if ``conformalize`` had groups. Default None.
+        outside : array, structure of arrays, tf.data.Dataset, PyDataset or generator, optional
+            Samples of none of the classes, without labels. Default None.
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+        **options
+            As ``intervals``, ``sample_weight`` and ``groups``, which are resampled whole: see
+            ``deepsimplex.evaluation.report``.
+
+        Returns
+        -------
+        Report
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([32]), num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x, y, epochs=5, verbose=0)
+        >>> model.report(x_test, y_test).accuracy > 0.8
+        True
+        """
+        predicting = {"batch_size": batch_size, "verbose": verbose}
+        return self.after_training.report(x, y, set_groups=set_groups, outside=outside, options=predicting, **options)
 
     def estimate_priors(
         self, x: Any, trained: Any = None, *, batch_size: int | None = None, verbose: str | int = 0
@@ -464,7 +514,7 @@ class CalibratedNetwork(SimplexNetwork):
         """
         check_number(rejected, "rejected", least=0, below=1)
         predicted = self._predict_unknown(x, batch_size, verbose)
-        return np.where(predicted["unknown"] > 1.0 - rejected, -1, predicted["probabilities"].argmax(axis=1))
+        return np.where(are_unknown(predicted["unknown"], rejected), -1, predicted["probabilities"].argmax(axis=1))
 
     def _predict_unknown(self, x: Any, batch_size: int | None, verbose: str | int) -> dict[str, np.ndarray]:
         """Return scores of unknown samples [N] and class probabilities [N, n] by one pass through the backbone."""
@@ -629,12 +679,6 @@ class CalibratedNetwork(SimplexNetwork):
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return features_of(x) if is_given(x) else self.predict_features(x, **options)
-
-    def _retraced(self) -> Self:
-        """Drop the functions that Keras traced with an earlier density or calibration."""
-        self.predict_function = self.test_function = None
-        self._output_models.clear()
-        return self
 
     # Weights, and what is copied with them
 

@@ -3,6 +3,7 @@
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -19,8 +20,7 @@ MEMORY = 2**29
 BATCH_SIZE = 256
 # Sets of samples whose features are kept: those of training, of validation, of a calibration, of prediction sets.
 _SETS = 4
-# Name of samples that are features, which no input of a backbone may have.
-_GIVEN = "given/features"
+_ZEROS = keras.initializers.Zeros
 
 
 def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
@@ -64,6 +64,28 @@ def inner_layers(network: Any) -> list[keras.layers.Layer]:
     return [inner for each in getattr(network, "layers", ()) for inner in inner_layers(each) or [each]]
 
 
+@contextmanager
+def fixed_statistics(network: Any) -> Iterator[None]:
+    """Inside the block, batch normalization layers of a network take, and keep, their moving statistics in training.
+
+    Examples
+    --------
+    >>> network = keras.Sequential([keras.Input((1,)), keras.layers.BatchNormalization(epsilon=0.0)])
+    >>> with fixed_statistics(network):
+    ...     network(np.ones((2, 1)), training=True).numpy().tolist()
+    [[1.0], [1.0]]
+    """
+    layers = [layer for layer in inner_layers(network) if isinstance(layer, keras.layers.BatchNormalization)]
+    trained = [layer for layer in layers if layer.trainable]
+    for layer in trained:
+        layer.trainable = False  # read when the layer is called; its scale and shift are trained nevertheless
+    try:
+        yield
+    finally:
+        for layer in trained:
+            layer.trainable = True
+
+
 def rescales_bytes(network: Any) -> bool:
     """Return whether the first layer of a network that rescales its inputs expects pixels 0..255.
 
@@ -76,25 +98,40 @@ def rescales_bytes(network: Any) -> bool:
     return bool(scales) and bool(np.max(np.abs(scales[0])) < 0.02)
 
 
-def is_given(x: Any) -> bool:
-    """Return whether samples are features already, as ``given`` returns them.
+def gives_probabilities(network: Any) -> bool:
+    """Return whether a network ends in a softmax, or in a sigmoid of one unit, as a classifier does.
 
     Examples
     --------
-    >>> is_given(given(np.zeros((2, 3)))), is_given({"photo": np.zeros((2, 3))})
-    (True, False)
+    >>> gives_probabilities(keras.Sequential([keras.layers.Dense(9), keras.layers.Dense(3, activation="softmax")]))
+    True
     """
-    return isinstance(x, dict) and x.keys() == {_GIVEN}
+    inner = getattr(network, "operations", None) or getattr(network, "layers", None)
+    if inner:
+        return gives_probabilities(inner[-1])
+    activation, is_single = getattr(network, "activation", None), getattr(network, "units", None) == 1
+    is_sigmoid = is_single and activation is keras.activations.sigmoid
+    return is_sigmoid or activation is keras.activations.softmax or type(network).__name__ == "Softmax"
 
 
-def given(features: Any) -> dict[str, Any]:
-    """Return features [N, d] as samples that a backbone has seen already."""
-    return {_GIVEN: features}
+def trains_pretrained(network: Any) -> bool:
+    """Return whether a network has weights that were trained before, and all of them are trained on.
 
+    Fresh biases, offsets and moving means are zero. Where some layers are frozen, somebody has chosen.
 
-def features_of(x: Any) -> Any:
-    """Return the features of samples that are features already."""
-    return x[_GIVEN]
+    Examples
+    --------
+    >>> trains_pretrained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
+    False
+    """
+    layers = inner_layers(network) or [network]
+    if not network.trainable or not all(layer.trainable for layer in layers if layer.weights):
+        return False
+    zeros = [
+        getattr(layer, "bias", None) for layer in layers if isinstance(getattr(layer, "bias_initializer", None), _ZEROS)
+    ]
+    zeros += [weight for weight in network.weights if weight.name in ("beta", "moving_mean")]
+    return any(np.any(weight) for weight in zeros if weight is not None)
 
 
 class GivenFeatures:

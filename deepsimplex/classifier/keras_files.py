@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.archives import check_archive, other_kind
+from deepsimplex._utils.archives import check_archive, naming_damage, other_kind
 
 
 def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
@@ -48,34 +48,25 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     (None, 1)
     """
     path = Path(filepath).expanduser()
-    if not path.exists():
+    if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no model at {str(path)!r}")
-    try:
+    place, otherwise = f"filepath: {str(path)!r}", "is damaged or cut short, or no model that can be loaded here"
+    with naming_damage(path, "metadata.json", otherwise, "save the model again or restore a copy", place):
         check_archive(path)
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():
                 raise ValueError(f"in {damaged!r}")
-    except PermissionError:
-        raise
-    except Exception as error:  # a damaged archive may raise anything
-        what = other_kind(path, "metadata.json") or (
-            f"is damaged or cut short, or no model that can be loaded here ({type(error).__name__}: {error}); save the "
-            "model again or restore a copy"
-        )
-        raise ValueError(f"filepath: {str(path)!r} {what}") from error
     try:
         model = keras.models.load_model(path, **kwargs)
         not_finite = [weight.path for weight in model.weights if not _is_finite(weight)]
     except Exception as error:  # Keras', of any type
         if "keras_hub" in str(error) and importlib.util.find_spec("keras_hub") is None:
-            raise ImportError(
-                f"filepath: {str(path)!r} needs KerasHub; in a checkout: pip install '.[keras-hub]'"
-            ) from error
+            raise ImportError(f"{place} needs KerasHub; in a checkout: pip install '.[keras-hub]'") from error
         what = f"holds no model that can be made again ({type(error).__name__}: {error})"
-        raise ValueError(f"filepath: {str(path)!r} {other_kind(path, 'metadata.json') or what}") from error
+        raise ValueError(f"{place} {other_kind(path, 'metadata.json') or what}") from error
     if not_finite:
         raise ValueError(
-            f"filepath: {str(path)!r} holds weights that are NaN or infinite, in {', '.join(not_finite)}: training "
+            f"{place} holds weights that are NaN or infinite, in {', '.join(not_finite)}: training "
             "diverged, or the file was changed. keras.models.load_model loads it nevertheless"
         )
     return model

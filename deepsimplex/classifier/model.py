@@ -21,15 +21,14 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
-    features_of,
-    given,
+    gives_probabilities,
     has_nothing_to_train,
-    is_given,
     random_layers,
     rescales_bytes,
+    trains_pretrained,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
-from deepsimplex.classifier.network import concise_graph_errors, is_shape
+from deepsimplex.classifier.network import concise_graph_errors, features_of, given, is_given, is_shape
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.classifier.several_workers import (
@@ -41,7 +40,7 @@ from deepsimplex.classifier.several_workers import (
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.evaluation import Report
 from deepsimplex.export import export_model, model_card
-from deepsimplex.export.model_card import classification_task, write_card
+from deepsimplex.export.model_card import PIXELS, classification_task, write_card
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
@@ -142,6 +141,7 @@ class SimplexClassifier(CalibratedNetwork):
 
     training_loss: Any = None  # a ClassifierLoss, after compile
     _reports_left_out = False
+    _warned_of_random_layers = False
 
     def compile(
         self,
@@ -282,38 +282,30 @@ class SimplexClassifier(CalibratedNetwork):
             check_whole(batch_size, "batch_size", 1)
         check_number(validation_split, "validation_split", least=0, below=1)
         labels = self._training_labels("fit", class_weight)
-        workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
+        workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
-        self._build_for(samples)
+        is_first = self._build_for(samples)
+        is_solved = self._is_solved()
+        if is_first and verbose and trains_pretrained(self.backbone):
+            count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
+            print(
+                f"fit trains all {count:,} weights of backbone {self.backbone.name!r}, which have been trained before. "
+                "backbone.trainable = False, before SimplexClassifier, keeps them: docs/guides/pretrained_backbones.md"
+            )
         if groups is not None:
             groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
-            if not self._is_solved():
+            if not is_solved:
                 name = type(self.head).__name__
                 raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        if self._is_solved():
+        if is_solved:
             groups = None if groups is None else groups[: samples.num_rows]
-            left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
-            if validation is not None:
-                kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
-            kwargs.pop("initial_epoch", None)
-            self._build_metrics(left_out)
-            self._hide("_reports_left_out", True)
-            try:
-                return super().fit(
-                    left_out.for_keras(left_out.num_rows),
-                    epochs=min(epochs, 1),
-                    verbose=verbose,
-                    callbacks=callbacks,
-                    shuffle=False,
-                    **kwargs,
-                )
-            finally:
-                self._hide("_reports_left_out", False)
-                self.train_function = None
-        if labels.needs_training_samples(samples):
+            kwargs |= {"verbose": verbose, "callbacks": callbacks}
+            return self._fit_solved(samples, validation, groups, labels, epochs, batch_size, kwargs)
+        compares_samples = labels.needs_training_samples(samples)
+        if compares_samples:
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
         divide = workers.local_part if workers.count > 1 else None
         if divide is not None:
@@ -321,7 +313,6 @@ class SimplexClassifier(CalibratedNetwork):
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
         is_frozen = workers.count == 1 and self._is_frozen(samples)
-        compares_samples = labels.needs_training_samples(samples)
         if is_frozen and not compares_samples:
             samples = self._with_features(samples)
         where = *self._features_of(samples), labels.class_numbers
@@ -366,7 +357,7 @@ class SimplexClassifier(CalibratedNetwork):
         self._build_metrics(samples)
         results = super().evaluate(samples.for_keras(size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
-            self._workers().wait()
+            self._workers.wait()
         return results
 
     def train_on_batch(
@@ -407,7 +398,7 @@ class SimplexClassifier(CalibratedNetwork):
         tau = float(self.class_probabilities.tau.value.numpy()) if self.built else 0.0
         if tau and self.training_loss.get_config().get("tau", tau) is None:
             self.training_loss.load_state({"tau": tau})  # of an earlier fit, perhaps of the model this is a copy of
-        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
+        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers)
 
     def _to_evaluate(
         self, samples: Samples, batch_size: int | None = None, steps: int | None = None
@@ -456,12 +447,16 @@ class SimplexClassifier(CalibratedNetwork):
         x = keras.tree.map_structure(lambda leaf: as_tensor(leaf, self._precision), first)
         with keras.StatelessScope():  # drops the updates of variables
             trained, inferred = (np.asarray(self.backbone(x, training=training)) for training in (True, False))
-        if names := random_layers(self.backbone):
-            warn_caller(
-                f"random layers of the backbone, {', '.join(names[:3])} among them, change its features in training: "
-                "they are computed in every epoch, not once"
-            )
+        names = self._warn_of_random_layers("change its features in training: they are computed in every epoch")
         return not names and np.allclose(trained, inferred, rtol=1e-4, atol=1e-6)
+
+    def _warn_of_random_layers(self, effect: str) -> list[str]:
+        """Return the names of the random layers of the backbone, and warn once of what becomes of them."""
+        names = random_layers(self.backbone)
+        if names and not self._warned_of_random_layers:
+            warn_caller(f"random layers of the backbone, {', '.join(names[:3])} among them, {effect}")
+            self._hide("_warned_of_random_layers", True)
+        return names
 
     def _with_features(self, samples: Samples) -> Samples:
         """Return arrays with the features of the samples in their place; streams are computed in every pass."""
@@ -495,6 +490,29 @@ class SimplexClassifier(CalibratedNetwork):
             )
         return False
 
+    def _fit_solved(
+        self,
+        samples: Samples,
+        validation: Samples | None,
+        groups: Any,
+        labels: TrainingLabels,
+        epochs: int,
+        batch_size: int | None,
+        kwargs: dict[str, Any],
+    ) -> keras.callbacks.History:
+        """Solve the head, and report loss and metrics of left-out training samples as those of one epoch."""
+        left_out = self._solve(samples, groups, epochs, kwargs.pop("steps_per_epoch", None), labels)
+        if validation is not None:
+            kwargs |= self._validation_arguments(validation, batch_size, kwargs, bool(self.backbone.weights))
+        kwargs.pop("initial_epoch", None)
+        self._build_metrics(left_out)
+        self._hide("_reports_left_out", True)
+        try:
+            return super().fit(left_out.for_keras(left_out.num_rows), epochs=min(epochs, 1), shuffle=False, **kwargs)
+        finally:
+            self._hide("_reports_left_out", False)
+            self.train_function = None
+
     def _solve(self, samples: Samples, groups: Any, epochs: int, steps: int | None, labels: TrainingLabels) -> Samples:
         """Solve the head, fit the readout, and return latents of left-out samples with training labels."""
         if labels.workers.count > 1 or self.distribute_strategy.num_replicas_in_sync > 1:
@@ -522,11 +540,9 @@ class SimplexClassifier(CalibratedNetwork):
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute the features of samples once, in inference mode; return them with labels and weights."""
-        if names := random_layers(self.backbone):
-            warn_caller(
-                f"random layers of the backbone have no effect, {', '.join(names[:3])} among them: features are "
-                "computed once, in inference mode, for a head in closed form"
-            )
+        self._warn_of_random_layers(
+            "have no effect: features are computed once, in inference mode, for a head in closed form"
+        )
         blocks = samples.read_ahead(steps, "steps_per_epoch") if samples.is_stream else samples.blocks(BATCH_SIZE)
         features, (y, *weights) = self._compute_given(blocks)
         weight = check_sample_weight(weights[0], len(features), all_zero=True) if weights else None
@@ -624,10 +640,11 @@ class SimplexClassifier(CalibratedNetwork):
 
     # Before training
 
-    def _build_for(self, samples: Samples) -> None:
+    def _build_for(self, samples: Samples) -> bool:
         """Create weights and optimizer before training: Keras would do so in the first step, too late for a backup.
 
-        Raises an error for parts that do not fit together, before the latents are computed.
+        Raises an error for parts that do not fit together, before the latents are computed. Returns whether the model
+        has not been trained before.
         """
         strategy = self.distribute_strategy
         if strategy.num_replicas_in_sync > 1:
@@ -637,15 +654,24 @@ class SimplexClassifier(CalibratedNetwork):
         with strategy.scope():
             if not self.optimizer.built:
                 self.optimizer.build(self.trainable_variables)
-        if not self.class_probabilities.pixel_scale.value.numpy():
+        is_first = not self.class_probabilities.pixel_scale.value.numpy()
+        if is_first:
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers().from_chief(lambda: {"pixel_scale": np.array(_pixel_scale(samples.first()[0]))})
-            self.class_probabilities.pixel_scale.assign(observed["pixel_scale"])
+            observed = self._workers.from_chief(lambda: _observed_images(samples))
+            for name, value in observed.items():
+                getattr(self.class_probabilities, name).assign(value)
             if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
                 warn_caller(
                     "x lies in [0, 1], and the backbone rescales pixels 0..255, as keras.applications do: multiply x "
                     "by 255, or put keras.layers.Rescaling(255) in front of it"
                 )
+            if gives_probabilities(self.backbone):
+                warn_caller(
+                    f"backbone {self.backbone.name!r} ends in class probabilities, which keep little of its features: "
+                    "pass the layer before, keras.Model(backbone.inputs, backbone.layers[-2].output), or use "
+                    'include_top=False, pooling="avg" of keras.applications'
+                )
+        return is_first
 
     def _build_network(self, spec: Any) -> None:
         """Check the specification of samples, and create the weights: steps that were traced before lack some."""
@@ -982,6 +1008,9 @@ class SimplexClassifier(CalibratedNetwork):
             shapes = keras.tree.map_shape_structure(lambda shape: list(shape[1:]), self._input_shapes)
             facts |= {"parameters": f"{self.count_params():,}", "input": f"{shapes}, {self._input_dtypes}"}
         task = classification_task(self._input_shapes and tuple(self._input_shapes)[1:])
+        scale = float(self.class_probabilities.pixel_scale.value.numpy()) if self.built else 0.0
+        if task == "image-classification" and scale in PIXELS:
+            facts["pixels"] = PIXELS[scale]
         components = {**self.after_training.components(), "unknown": self.unknown}
         options = {"name": self.name, "task": task, **options}
         return model_card(facts, self.class_names, components=components, report=report, **options)
@@ -1035,9 +1064,19 @@ def _product(factors: np.ndarray | None, weights: np.ndarray | None) -> np.ndarr
     return weights if factors is None else factors if weights is None else factors * weights
 
 
-def _pixel_scale(x: Any) -> float:
-    """Return what divides pixels 0..255 to be as in the samples of most axes; -1 if those are no pixels."""
-    leaf = max(keras.tree.flatten(x), key=lambda leaf: len(leaf.shape))
+def _observed_images(samples: Samples) -> dict[str, np.ndarray]:
+    """Return how new images are to be read, by the attributes of ``ClassProbabilities``, from the first samples."""
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    shape = [*leaf.shape[1:], 1][:3] if len(leaf.shape) in (3, 4) else [0] * 3
+    return {
+        "pixel_scale": np.array(_pixel_scale(leaf)),
+        "image_shape": np.array([side or 0 for side in shape]),
+        "antialias": np.array(int(not samples.is_stream)),
+    }
+
+
+def _pixel_scale(leaf: Any) -> float:
+    """Return what divides pixels 0..255 to be as in samples; -1 if those are no pixels."""
     if not tf.as_dtype(leaf.dtype).is_floating:
         return 1.0
     numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.backbones import backbone as make_backbone
 from deepsimplex.calibration.after_training import FittedComponents
-from deepsimplex.classifier.given_features import GivenFeatures, features_of, has_nothing_to_train, is_given
+from deepsimplex.classifier.given_features import GivenFeatures, fixed_statistics, has_nothing_to_train
 from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
@@ -25,6 +25,8 @@ from deepsimplex.samples import Samples
 from deepsimplex.samples.columns import is_text
 from deepsimplex.targets import TARGETS, Target
 
+# Name of samples that are features, which no input of a backbone may have.
+_GIVEN = "given/features"
 DEFAULT_TARGET = "vertices"
 """Made from labels alone: distances between samples, which CASIMAC measures, cost more than they carry."""
 
@@ -36,6 +38,7 @@ class SimplexNetwork(keras.Model):
     """
 
     _is_predicting = False
+    _workers = Workers()
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class SimplexNetwork(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        self._hide("_workers", Workers(super().distribute_strategy))
         self.autocast = False  # samples are cast by the layers that take them, not to the precision of this one
         self.seed = check_whole(seed, "seed", 0)
         if isinstance(backbone, str):
@@ -122,8 +126,8 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n], calibrated except in training."""
-        latent = self.predictive_latent(self.latent(inputs, training), calibrated=not training)
-        return self.probabilities(latent, training)
+        latent = self.latent_of_features(self.features(inputs, training), training)
+        return self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -136,6 +140,9 @@ class SimplexNetwork(keras.Model):
         """Return the backbone's features [N, d] of samples, or those that samples stand for in training and fitting."""
         if is_given(inputs):
             return tf.cast(features_of(inputs), self._given_dtype)
+        if training and self.head.is_closed_form:  # it was solved with the statistics as they are
+            with fixed_statistics(self.backbone):
+                return self.backbone(inputs, training=training)
         return self.backbone(inputs, training=training)
 
     def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
@@ -164,12 +171,9 @@ class SimplexNetwork(keras.Model):
         Each worker predicts by itself: under the shared strategy it would wait for the others' batches.
         """
         strategy = super().distribute_strategy
-        if not has_several_workers(strategy):
+        if self._workers.count == 1:
             return strategy
         return tf.distribute.get_strategy() if self._is_predicting else LocalReduction(strategy)
-
-    def _workers(self) -> Workers:
-        return Workers(super().distribute_strategy)
 
     def build(self, input_shape: Any) -> None:
         """Create the weights, and check that backbone, head and readout fit together."""
@@ -297,7 +301,7 @@ class SimplexNetwork(keras.Model):
 
     def _checked(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict as ``fit`` does."""
-        if has_several_workers(tf.distribute.get_strategy()):
+        if tf.distribute.has_strategy() and has_several_workers(tf.distribute.get_strategy()):
             raise ValueError(
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
@@ -411,6 +415,12 @@ class SimplexNetwork(keras.Model):
             self._hide("_feature_model", Output(self, lambda x: self.backbone(x, training=False)))
         return self._feature_model
 
+    def _retraced(self) -> Self:
+        """Drop the functions that Keras traced with an earlier density or calibration."""
+        self.predict_function = self.test_function = None
+        self._output_models.clear()
+        return self
+
     def _compute_given(self, blocks: Iterable[Any]) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Return the features of blocks of samples, in inference mode, and their other columns.
 
@@ -453,6 +463,11 @@ class ClassProbabilities(keras.layers.Layer):
     pixel_scale : keras.Variable
         What exports divide pixels 0..255 by: 255 if the first fit was on floats in [0, 1], 1 if it was on integers or
         on floats in [0, 255], -1 if it was on other floats; 0 before.
+    image_shape : keras.Variable, shape [3]
+        Height, width and channels of the first image of the first fit; 0 before, and for other samples.
+    antialias : keras.Variable
+        Whether new images are antialiased as they are scaled: 1 if the first fit was on arrays, as ``datasets.load``
+        reads folders, 0 if it was on batches, as ``keras.utils.image_dataset_from_directory`` does.
     tau : keras.Variable
         Scale of the compositions, which the last fit computed for ``losses.Composition``; 0 before.
     """
@@ -462,10 +477,12 @@ class ClassProbabilities(keras.layers.Layer):
         self._network = lambda: network  # as an attribute, Keras would follow a cycle of references
 
     def build(self, input_shape: Any) -> None:
-        """Create the two weights."""
-        scalars: Any = {"shape": (), "initializer": "zeros", "trainable": False, "autocast": False}
-        self.pixel_scale = self.add_weight(name="pixel_scale", dtype="float32", **scalars)
-        self.tau = self.add_weight(name="tau", dtype="float64", **scalars)
+        """Create the weights."""
+        options: Any = {"initializer": "zeros", "trainable": False, "autocast": False}
+        self.pixel_scale = self.add_weight((), name="pixel_scale", dtype="float32", **options)
+        self.image_shape = self.add_weight((3,), name="image_shape", dtype="int32", **options)
+        self.antialias = self.add_weight((), name="antialias", dtype="int32", **options)
+        self.tau = self.add_weight((), name="tau", dtype="float64", **options)
 
     def compute_output_spec(self, features: Any, training: bool | None = None) -> Any:
         """Return the shape [N, n] of class probabilities."""
@@ -503,6 +520,27 @@ class Output(keras.Model):
     def call(self, inputs: Any) -> Any:
         """Return the output of the function."""
         return self._function(inputs)
+
+
+def given(features: Any) -> dict[str, Any]:
+    """Return features [N, d] as samples that a backbone has seen already."""
+    return {_GIVEN: features}
+
+
+def is_given(x: Any) -> bool:
+    """Return whether samples are features already, as ``given`` returns them.
+
+    Examples
+    --------
+    >>> is_given(given(np.zeros((2, 3)))), is_given({"photo": np.zeros((2, 3))})
+    (True, False)
+    """
+    return isinstance(x, dict) and x.keys() == {_GIVEN}
+
+
+def features_of(x: Any) -> Any:
+    """Return the features of samples that are features already."""
+    return x[_GIVEN]
 
 
 @contextmanager

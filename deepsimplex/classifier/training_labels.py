@@ -153,4 +153,5 @@ class TrainingLabels:
 
 def _have_training_labels(samples: Samples) -> bool:
     """Return whether labels have been replaced already, as when Keras calls evaluate from fit."""
-    return len(samples.spec) > 1 and isinstance(samples.spec[1], dict) and "label" in samples.spec[1]
+    _, labels, *_ = (*samples.spec, None)
+    return isinstance(labels, dict) and "label" in labels

@@ -73,16 +73,22 @@ def check_size(image_size: Any) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def read_files(paths: Sequence[Path], image_size: int | Sequence[int] | None, color: str | None) -> list[ImageFile]:
+def read_files(
+    paths: Sequence[Path], image_size: int | Sequence[int] | None, color: str | None, antialias: bool = True
+) -> list[ImageFile]:
     """Read files in parallel, scaled to ``image_size`` if given; color "rgb" if None."""
     mode = MODES["rgb" if color is None else check_choice(color, "color", MODES)]
     size = None if image_size is None else check_size(image_size)
     with ThreadPoolExecutor() as pool:  # decoding releases the global interpreter lock
-        return list(pool.map(partial(_read_file, size=size, mode=mode), paths))
+        return list(pool.map(partial(_read_file, size=size, mode=mode, antialias=antialias), paths))
 
 
 def read_images(
-    paths: Sequence[Path], image_size: int | Sequence[int] | None, color: str | None, on_error: str = "raise"
+    paths: Sequence[Path],
+    image_size: int | Sequence[int] | None,
+    color: str | None,
+    on_error: str = "raise",
+    antialias: bool = True,
 ) -> dict[Path, NDArray[np.uint8]]:
     """Read images of one size, by path.
 
@@ -90,11 +96,14 @@ def read_images(
     ----------
     paths : sequence of pathlib.Path
     image_size : int or (height, width), optional
-        Size to scale all images to, by antialiased bilinear interpolation. None: the size that all of them have.
+        Size to scale all images to, by bilinear interpolation. None: the size that all of them have.
     color : {"rgb", "grayscale"}, optional
         None is "rgb".
     on_error : {"raise", "skip"}
         Whether images that cannot be read raise an error, which is the default, or are left out with a warning.
+    antialias : bool
+        Whether a smaller image averages over all pixels, which is the default, or interpolates between four of them, as
+        ``keras.utils.image_dataset_from_directory`` does, which leaves the noise of photographs in.
 
     Raises
     ------
@@ -107,7 +116,7 @@ def read_images(
         When files are left out, images have transparent pixels or are animated.
     """
     check_choice(on_error, "on_error", ("raise", "skip"))
-    results = dict(zip(paths, read_files(paths, image_size, color), strict=True))
+    results = dict(zip(paths, read_files(paths, image_size, color, antialias), strict=True))
     if problems := {path: result.remark for path, result in results.items() if result.pixels is None}:
         reasons = "; ".join(f"{listed(same, MOST_NAMED)} ({problem})" for problem, same in _by_text(problems).items())
         text = f"{len(problems)} of {len(results)} files cannot be read as images: {reasons}"
@@ -140,7 +149,7 @@ def _by_text(texts: Mapping[Path, str]) -> dict[str, list[str]]:
     return names
 
 
-def _read_file(path: Path, size: tuple[int, int] | None, mode: str) -> ImageFile:
+def _read_file(path: Path, size: tuple[int, int] | None, mode: str, antialias: bool) -> ImageFile:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -164,6 +173,8 @@ def _read_file(path: Path, size: tuple[int, int] | None, mode: str) -> ImageFile
                     remark = "have transparent pixels, whose hidden colors are read"
             pixels = upright.convert(mode)
             before = (pixels.height, pixels.width)
+            if size is not None and not antialias:
+                return ImageFile(_interpolated(np.asarray(pixels), size), remark, before)
             if size is not None:
                 pixels = pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR)
             return ImageFile(np.asarray(pixels), remark, before)
@@ -171,3 +182,16 @@ def _read_file(path: Path, size: tuple[int, int] | None, mode: str) -> ImageFile
         return ImageFile(None, "it is damaged, or no image")
     except Exception as error:  # a damaged file may raise anything, from OSError to SyntaxError
         return ImageFile(None, str(error) or type(error).__name__)
+
+
+def _interpolated(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Scale pixels [H, W] or [H, W, 3] by bilinear interpolation as ``tf.image.resize`` does, without antialiasing."""
+    values: NDArray[Any] = pixels
+    for axis, length in enumerate(size):
+        before = values.shape[axis]
+        position = np.clip((np.arange(length) + 0.5) * before / length - 0.5, 0, before - 1)
+        lower = position.astype(np.int64)
+        share = (position - lower).astype(np.float32).reshape(-1, *[1] * (values.ndim - axis - 1))
+        upper = np.minimum(lower + 1, before - 1)
+        values = np.take(values, lower, axis) * (1 - share) + np.take(values, upper, axis) * share
+    return np.rint(values).astype(np.uint8)

@@ -24,6 +24,7 @@ def read_folder(
     groups: Any = None,
     time: Any = None,
     class_names: Collection[str] | None = None,
+    antialias: bool = True,
 ) -> Source:
     """Read FOLDER/CLASS/image files, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/, with Pillow.
 
@@ -32,7 +33,7 @@ def read_folder(
     Parameters
     ----------
     folder : path-like
-    image_size, color, on_error
+    image_size, color, on_error, antialias
         As in ``read_images``.
     groups, time : str, optional
         Regular expression whose one group, in parentheses, is found in the path of every image below ``folder``;
@@ -66,7 +67,8 @@ def read_folder(
     if empty := [place for place, (paths, _) in files.items() if not paths and class_names is None]:
         raise ValueError(f"class folder {empty[0]} must hold images ({', '.join(IMAGE_SUFFIXES)}); found none")
     warn_of_others([path for _, others in files.values() for path in others])
-    readable = read_images([path for paths, _ in files.values() for path in paths], image_size, color, on_error)
+    listing = [path for paths, _ in files.values() for path in paths]
+    readable = read_images(listing, image_size, color, on_error, antialias)
     images = {place: [path for path in paths if path in readable] for place, (paths, _) in files.items()}
     empty = [place for place, paths in images.items() if not paths]
     if empty and (class_names is None or not readable):

@@ -28,6 +28,16 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
 
 
+def check_files(path: str | os.PathLike[str]) -> Path:
+    """Return the path of files to predict; raise FileNotFoundError if there is nothing."""
+    place = Path(path).expanduser()
+    if not place.exists():
+        raise FileNotFoundError(
+            f"files must be a folder of images, an image, a list of files or a table; found no {str(place)!r}"
+        )
+    return place
+
+
 def listed_files(path: str | os.PathLike[str], table: Table) -> list[Path]:
     """Return the files of a list; relative ones lie in the folder of the list, or below."""
     return [Path(path).parent / name for name in table.column(FILE, "file", path)]
@@ -41,6 +51,7 @@ def read_list(
     target_column: str | int | None = None,
     groups: Any = None,
     time: Any = None,
+    antialias: bool = True,
 ) -> Source:
     """Read the images of a CSV table with the columns "file" and "label", and perhaps "group" and "split".
 
@@ -48,7 +59,7 @@ def read_list(
     ----------
     path : path-like
         Files are relative to its folder. "split" holds "train" or "test".
-    image_size, color, on_error
+    image_size, color, on_error, antialias
         As in ``read_images``.
     target_column, groups, time : str, optional
         Columns of labels, groups and times. Defaults "label", "group" if there is such a column, and no times.
@@ -65,7 +76,7 @@ def read_list(
     if len({*files}) < len(files):
         twice = next(file for file in files if files.count(file) > 1)
         raise ValueError(f"{path} must list every file once; found {twice} twice")
-    images = read_images(files, image_size, color, on_error)
+    images = read_images(files, image_size, color, on_error, antialias)
     if not images:
         raise ValueError(f"{path} must list images that can be read; found none")
     if groups is None and GROUP in table.header and label != GROUP:

@@ -64,7 +64,8 @@ def load(
     seed : int
         Seed of that split, which is the same in every call. The default is 0.
     image_size : int or (height, width), optional
-        Folders and lists of images only: the size to scale images to. By default all must have the same.
+        Folders and lists of images only: the size to scale images to, antialiased. By default all must have
+        the same.
     color : {"rgb", "grayscale"}, optional
         Folders and lists of images only; "rgb" by default. Gray images are [N, H, W].
     on_error : {"raise", "skip"}
@@ -123,15 +124,20 @@ READ_OPTIONS = ("image_size", "color", "on_error", "target_column", "groups", "t
 
 
 def load_tested(
-    name: str | os.PathLike[str], class_names: Sequence[str], *, dtype: str = "float32", **options: Any
+    name: str | os.PathLike[str],
+    class_names: Sequence[str],
+    *,
+    dtype: str = "float32",
+    antialias: bool = True,
+    **options: Any,
 ) -> LabeledData:
     """Load all samples, or the test part of a source that has one, as training samples, for a model's evaluation.
 
-    ``class_names`` are those of the model; further options as in ``load``.
+    ``class_names`` are those of the model, ``antialias`` is as in ``read_images``; further options as in ``load``.
     """
     check_arguments(options, {each: KNOWN[each] for each in READ_OPTIONS}, "the data")
     given = {each: options.get(each, KNOWN[each].default) for each in READ_OPTIONS}
-    source = _read(name, dtype, class_names=class_names, **given)
+    source = _read(name, dtype, class_names=class_names, antialias=antialias, **given)
     if source.test is not None:
         (x, y), rows = source.test, slice(len(source.x), None)
         by_row = {each: None if (v := getattr(source, each)) is None else v[rows] for each in ("groups", "time")}
@@ -150,6 +156,7 @@ def _read(
     groups: str | ArrayLike | None,
     time: str | ArrayLike | None,
     class_names: Sequence[str] | None,
+    antialias: bool = True,
 ) -> Source:
     check_choice(dtype, "dtype", DTYPES)
     check_path(name, "name")
@@ -169,9 +176,9 @@ def _read(
         source = _read_digits() if label == "digits" else read_image_set(label)
         return replace(source, groups=groups, time=time)
     if kind == "folder":
-        return read_folder(name, image_size, color, on_error, groups, time, class_names)
+        return read_folder(name, image_size, color, on_error, groups, time, class_names, antialias)
     if kind == "list of images":
-        return read_list(name, image_size, color, on_error, target_column, groups, time)
+        return read_list(name, image_size, color, on_error, target_column, groups, time, antialias)
     return read_npz(name, groups, time) if kind == "npz" else read_csv(name, target_column, groups, time)
 
 

@@ -17,10 +17,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex import evaluation
-from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays
+from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
 from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
+from deepsimplex._utils.messages import shown
 from deepsimplex._utils.validation import check_array, check_class_names, check_probabilities
 from deepsimplex.calibration.after_training import FittedComponents
 from deepsimplex.classifier.saliency_maps import Explained
@@ -128,17 +128,17 @@ class AfterTraining(CalibratedClassifier):
             hint = ". Probabilities alone: AfterTraining(classes=names), and they in place of samples"
             raise TypeError(
                 "classifier must have predict_proba, or be a Keras model that predicts probabilities; found "
-                f"{_shown(classifier)}{hint if isinstance(classifier, np.ndarray | list) else ''}"
+                f"{shown(classifier)}{hint if isinstance(classifier, np.ndarray | list) else ''}"
             )
         if isinstance(classifier, BaseEstimator):
             try:
                 check_is_fitted(classifier)
             except NotFittedError:
-                raise NotFittedError(f"classifier must be fitted; found {_shown(classifier)} before its fit") from None
+                raise NotFittedError(f"classifier must be fitted; found {shown(classifier)} before its fit") from None
         if self.features is not None and not callable(self.features):
             raise TypeError(
                 "features must be a function from samples to features [N, d]; found "
-                f"{_shown(self.features)}. Give features themselves to fit_density and familiarity"
+                f"{shown(self.features)}. Give features themselves to fit_density and familiarity"
             )
         self.classes_  # noqa: B018, raises for classes that are missing
 
@@ -149,7 +149,7 @@ class AfterTraining(CalibratedClassifier):
         if given is None and known is None:
             raise ValueError(
                 "classes must be given, the name of each column of the probabilities, such as range(10): "
-                + ("there is no classifier" if self.classifier is None else f"{_shown(self.classifier)} names none")
+                + ("there is no classifier" if self.classifier is None else f"{shown(self.classifier)} names none")
             )
         names: Any = known if given is None else given
         count = len(names) if known is None else len(known)
@@ -174,7 +174,7 @@ class AfterTraining(CalibratedClassifier):
             known = range(max(shape[-1], 2)) if isinstance(shape, tuple) and shape[-1] else None
         if known is None or len(known) == 0:
             if hasattr(classifier, "fit") and not isinstance(classifier, keras.Model):
-                raise NotFittedError(f"classifier must be fitted; found {_shown(classifier)}, without classes_")
+                raise NotFittedError(f"classifier must be fitted; found {shown(classifier)}, without classes_")
             return None
         if isinstance(known, list) and np.ndim(known[0]):
             raise ValueError(
@@ -275,34 +275,6 @@ class AfterTraining(CalibratedClassifier):
         """Return the likeliest class of each sample, [N], by calibrated probabilities."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def report(
-        self, X: Any, y: ArrayLike, *, set_groups: Any = None, outside: Any = None, **options: Any
-    ) -> evaluation.Report:
-        """Score calibrated probabilities, and sets after ``conformalize``, against labels.
-
-        Parameters
-        ----------
-        X : array_like
-            N samples that served neither for training nor for what was fitted after it.
-        y : array_like, shape [N]
-            Labels as named in ``classes_``.
-        set_groups : array_like, shape [N], optional
-            Group of each sample, as for ``predict_set``, if ``conformalize`` had groups. Default None.
-        outside : array_like, optional
-            Samples of none of the classes. Default None.
-        **options
-            As ``bins``, ``intervals`` and ``groups``, which are resampled whole: see ``deepsimplex.evaluation.report``.
-
-        Returns
-        -------
-        Report
-        """
-        p, sets = self.predict_proba(X), self._after_training.prediction_sets
-        others = None if outside is None else self.predict_proba(outside)
-        options |= {"outside": others, "sets": None if sets is None else sets.predict(p, set_groups)}
-        labels = self.classes_[self._labeled_arrays(X, y, None)[1]]
-        return evaluation.report(labels, p, classes=self.classes_.tolist(), **options)
-
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         X, numbers, weights = super()._labeled_arrays(X, y, sample_weight)
         rows = X.shape[0] if hasattr(X, "shape") else len(numbers)  # several inputs of a network have no shape
@@ -326,7 +298,7 @@ class AfterTraining(CalibratedClassifier):
         elif isinstance(classifier, CalibratedClassifier):
             network, inner = classifier._differentiable(of)
         else:
-            raise no_gradient("probabilities alone" if classifier is None else _shown(classifier))
+            raise no_gradient("probabilities alone" if classifier is None else shown(classifier))
         smooth = copy.copy(self)._store(self._after_training.differentiable)
         return network, lambda outputs: smooth._calibrated(inner(outputs))
 
@@ -405,17 +377,11 @@ class AfterTraining(CalibratedClassifier):
         path = check_path(filepath, "filepath")
         if not path.is_file():
             raise FileNotFoundError(f"filepath: there is no file at {str(path)!r}")
-        try:
+        otherwise = "is damaged, or no file of AfterTraining.save of this version"
+        remedy, place = "save it again or restore a copy", f"filepath: {str(path)!r}"
+        with naming_damage(path, "classes.npy", otherwise, remedy, place):
             arrays = load_arrays(path, _KEY)
             classes = json.loads(str(arrays["classes"]))
-        except PermissionError:
-            raise
-        except Exception as error:  # a damaged archive may raise anything
-            what = other_kind(path, "classes.npy") or (
-                f"is damaged, or no file of AfterTraining.save of this version ({type(error).__name__}: {error}); save "
-                "it again or restore a copy"
-            )
-            raise ValueError(f"filepath: {str(path)!r} {what}") from error
         loaded = cls(classifier, classes=classes, features=features)
         if classifier is not None and "probe" in arrays:
             loaded._check_probe(arrays["probe"])
@@ -503,7 +469,7 @@ class AfterTraining(CalibratedClassifier):
             return
         alone = ". The part behind its probabilities: AfterTraining.load(filepath).export, after save"
         if format != "onnx":
-            raise ValueError(f"format must be 'onnx' for {_shown(classifier)}, by skl2onnx; found {format!r}{alone}")
+            raise ValueError(f"format must be 'onnx' for {shown(classifier)}, by skl2onnx; found {format!r}{alone}")
         behind = partial(export_model, resource, format=format, **options)
         try:
             write_behind(classifier, filepath, behind, self.n_features_in_, X, options["input_dtype"])
@@ -513,7 +479,7 @@ class AfterTraining(CalibratedClassifier):
             reason = str(error.__cause__).strip().partition("\n")[0].rstrip(".")
             if X is None and hasattr(classifier, "feature_names_in_"):
                 reason += ". Columns of a data frame become inputs by export(..., X=frame)"
-            raise ValueError(f"format='onnx' cannot hold {_shown(classifier)}: {reason}{alone}") from error
+            raise ValueError(f"format='onnx' cannot hold {shown(classifier)}: {reason}{alone}") from error
 
     def _served(self) -> tuple[Any, None, Callable[[Any], Any]]:
         classifier = self.classifier
@@ -526,12 +492,6 @@ class AfterTraining(CalibratedClassifier):
 def _both_classes(p: Any) -> Any:
     """Return probabilities [N, n], which may be [N, 1], of the second of two classes."""
     return tf.concat([1 - p, p], axis=1) if p.shape[1] == 1 else p
-
-
-def _shown(value: Any) -> str:
-    """Return a value in one line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 80 else f"{type(value).__name__}(...)"
 
 
 def _difference(p: NDArray[Any], q: NDArray[Any]) -> float:

@@ -302,6 +302,38 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             outputs["unknown"] = self.unknown_score(X)
         return outputs
 
+    def report(
+        self, X: ArrayLike, y: ArrayLike, *, set_groups: Any = None, outside: Any = None, **options: Any
+    ) -> Report:
+        """Score calibrated probabilities, and sets after ``conformalize``, against labels.
+
+        Parameters
+        ----------
+        X : array_like
+            N samples that served neither for training nor for what was fitted after it.
+        y : array_like, shape [N] or [N, n]
+            Labels as named in ``classes_``, or one-hot, in its order.
+        set_groups : array_like, shape [N], optional
+            Group of each sample, as for ``predict_set``, if ``conformalize`` had groups. Default None.
+        outside : array_like, optional
+            Samples of none of the classes. Default None.
+        **options
+            As ``bins``, ``intervals`` and ``groups``, which are resampled whole: see ``deepsimplex.evaluation.report``.
+
+        Returns
+        -------
+        Report
+
+        Examples
+        --------
+        >>> from deepsimplex import GLVQ
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> GLVQ().fit(X[::2], y[::2]).report(X[1::2], y[1::2]).accuracy > 0.9
+        True
+        """
+        return self._after_training.report(X, y, set_groups=set_groups, outside=outside, **options)
+
     def estimate_priors(self, X: ArrayLike, trained: Any = None) -> PriorShift:
         """Estimate the frequencies of the classes where the classifier is used, from unlabeled samples.
 

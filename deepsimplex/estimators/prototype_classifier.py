@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from deepsimplex import kernels
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.validation import check_flag, check_number, check_whole
-from deepsimplex.calibration.unknown_score import known_quantiles, share_more_known
+from deepsimplex.calibration.unknown_score import are_unknown, known_quantiles, share_more_known
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
     Callback,
@@ -365,7 +365,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         check_number(rejected, "rejected", least=0, below=1)
         scores = self._uncalibrated(X)
         numbers = np.argmax(self._calibrated_scores(scores), axis=1)
-        return self._with_abstentions(np.where(self._unknown(scores) > 1.0 - rejected, -1, numbers), abstention)
+        return self._with_abstentions(np.where(are_unknown(self._unknown(scores), rejected), -1, numbers), abstention)
 
     def _unknown(self, scores: Any) -> Any:
         """Return ``unknown_score`` of uncalibrated scores [N, n], an array or a tensor."""

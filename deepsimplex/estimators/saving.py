@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.archives import load_arrays, other_kind, save_arrays, with_prefix
+from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays, with_prefix
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex.classifier.keras_files import load_model
@@ -110,16 +110,9 @@ def load(filepath: str | os.PathLike[str]) -> Any:
         return load_model(filepath)
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
-    try:
+    otherwise, remedy = "is damaged, or no classifier of this version", "save the classifier again or restore a copy"
+    with naming_damage(path, "about.npy", otherwise, remedy, f"filepath: {str(path)!r}"):
         return _restore(load_arrays(path, KEY))
-    except PermissionError:
-        raise
-    except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
-        what = other_kind(path, "about.npy") or (
-            f"is damaged, or no classifier of this version ({type(error).__name__}: {error}); save the classifier "
-            "again or restore a copy"
-        )
-        raise ValueError(f"filepath: {str(path)!r} {what}") from error
 
 
 def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:

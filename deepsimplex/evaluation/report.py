@@ -77,6 +77,7 @@ INTERVALS_NOTE = (
     "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
     "the bias of small samples: such a score may lie outside its own interval."
 )
+SCORES_NOTE = "What each score means: docs/guides/scores.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +199,7 @@ class Report(JSONResult):
         by_class = dataclasses.replace(self.by_class, level=None)  # intervals make it wider than a terminal
         classes = str(by_class) if self.classes <= MOST_CLASSES else by_class.note
         classes = f"\n\n{classes}" if classes else ""
+        classes += f"\n\n{SCORES_NOTE}"
         if level is None:
             return text_table(rows) + classes
         bounds = [intervals.get(name) for name in fields]
@@ -292,6 +294,8 @@ def report(
        samples  sensitivity  specificity    PPV    NPV    LR+    LR-  ROC area  avg. precision
     0        2        0.500        1.000  1.000  0.667    inf  0.500     0.750           0.833
     1        2        1.000        0.500  0.667  1.000  2.000  0.000     0.750           0.833
+    <BLANKLINE>
+    What each score means: docs/guides/scores.md
     """
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, groups, name="intervals")

@@ -16,7 +16,8 @@ from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.classifier.several_workers import Workers, versions
 from deepsimplex.experiments.backup import repair_backup
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.configuration import RunConfig, load_config
+from deepsimplex.experiments.finished_runs import newest_trained
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer, recording_failure
 from deepsimplex.experiments.run_results import write_results
 from deepsimplex.experiments.training_run import (
@@ -238,18 +239,12 @@ def finished_run(config: RunConfig, changeable: set[str]) -> RunFolder:
     ConfigurationError
         When there is none, or a section of its configuration differs that is not ``changeable``.
     """
-    for folder in reversed(RunFolder.all(config)):
-        if folder.model.exists():
-            folder.describe(config)
-            sections = sorted(RunConfig.model_fields.keys() - {*PLACES, *changeable})
-            hint = (
-                "train a model with this one first; 'deepsimplex train --resume' changes calibration and export alone"
-            )
-            folder.check_same(config, sections, hint)
-            return folder
-    raise ConfigurationError(
-        f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
-    )
+    folder = newest_trained(config)
+    folder.describe(config)
+    sections = sorted(RunConfig.model_fields.keys() - {*PLACES, *changeable})
+    hint = "train a model with this one first; 'deepsimplex train --resume' changes calibration and export alone"
+    folder.check_same(config, sections, hint)
+    return folder
 
 
 def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:

@@ -38,7 +38,6 @@ def load_drift(path: Path) -> tuple[dict[str, NDArray[np.generic]], list[str]]:
     ValueError
         When the file is damaged, or holds something else.
     """
-    otherwise = "is damaged, or no state of deepsimplex monitor ({error})"
-    with naming_damage(path, "stream_p.npy", otherwise, name="state "):
+    with naming_damage(path, "stream_p.npy", "is damaged, or no state of deepsimplex monitor", place=f"state {path}"):
         arrays = load_arrays(path, KEY)
     return arrays, arrays.pop("files").tolist()

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.evaluation import uncertainty
 
@@ -92,12 +93,8 @@ def save_explained(path: str | os.PathLike[str], content: Mapping[str, Explained
 
 def load_explained(path: str | os.PathLike[str]) -> dict[str, ExplainedImages]:
     """Read what ``save_explained`` wrote; nothing in the file is unpickled."""
-    try:
+    with naming_damage(Path(path), "digest.npy", "is damaged", "'deepsimplex evaluate' writes it again"):
         arrays = load_arrays(path, KEY)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
-        raise ValueError(f"{path} is damaged ({error}); 'deepsimplex evaluate' writes it again") from error
     return {
         kind: ExplainedImages(
             arrays[f"{kind}_images"], arrays[f"{kind}_maps"], tuple(arrays[f"{kind}_titles"].tolist())

@@ -10,15 +10,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.atomic_files import check_output, replacing
 from deepsimplex.datasets.loading import load_tested
 from deepsimplex.evaluation.json_values import json_value
-from deepsimplex.experiments.image_reading import (
-    ImageReading,
-    check_output,
-    input_shape,
-    is_image_shape,
-)
+from deepsimplex.experiments.image_reading import ImageReading, input_shape, is_image_shape
 from deepsimplex.experiments.run_results import scores_of
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.table_predictions import (
@@ -38,6 +33,7 @@ def evaluate_on(
     output: str | os.PathLike[str] | None = None,
     *,
     pixel_scale: float | None = None,
+    antialias: bool | None = None,
     announce: Callable[[str], object] = lambda text: None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -54,7 +50,7 @@ def evaluate_on(
     output : path-like, optional
         JSON file of the scores, beside which an .npz file of the same name gets the predictions, for
         ``write_report``. Default: "evaluation_DATA.json" beside the file of the model; none for a model in memory.
-    pixel_scale : float, optional
+    pixel_scale, antialias : optional
         As in ``predict_files``.
     announce : callable
         Called with the report and the paths written, such as ``print``. Default: nothing is shown.
@@ -92,9 +88,17 @@ def evaluate_on(
     is_files = source.is_dir() or source.suffix.lower() == ".csv"
     reading = None
     if is_network and is_image_shape(input_shape(classifier)):
-        reading = ImageReading.of(classifier, options.pop("image_size", None), options.pop("color", None), pixel_scale)
+        size, color = options.pop("image_size", None), options.pop("color", None)
+        reading = ImageReading.of(classifier, size, color, pixel_scale, antialias)
     if is_files and reading is not None:
-        options = {"image_size": reading.size, "color": reading.color, "on_error": "skip", **options}
+        options = {
+            "image_size": reading.size,
+            "color": reading.color,
+            "antialias": reading.antialias,
+            "on_error": "skip",
+            **options,
+        }
+        announce(f"images of other sizes are {reading}")
     as_bytes = reading is not None and (is_files or reading.pixel_scale == 1)
     loaded = load_tested(data, class_names, dtype="uint8" if as_bytes else "float32", **options)
     x = reading.samples(loaded.x) if reading is not None and as_bytes else loaded.x

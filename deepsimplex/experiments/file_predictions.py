@@ -12,13 +12,14 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.atomic_files import check_output, replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_number
+from deepsimplex.calibration.unknown_score import are_unknown
 from deepsimplex.datasets.image_files import IMAGE_SUFFIXES, list_images, read_files, warn_of_others, warn_of_remarks
-from deepsimplex.datasets.image_lists import FILE, listed_files
+from deepsimplex.datasets.image_lists import FILE, check_files, listed_files
 from deepsimplex.datasets.tables import read_table
-from deepsimplex.experiments.image_reading import ImageReading, Model, check_output, load_classifier
+from deepsimplex.experiments.image_reading import ImageReading, Model, load_classifier
 from deepsimplex.experiments.training_run import BATCH
 
 RISKY = ("=", "+", "-", "@", "\t", "\r", "\n", "'")  # beginnings of a cell that spreadsheets may run as a formula
@@ -147,6 +148,7 @@ def predict_files(
     image_size: int | Sequence[int] | None = None,
     color: str | None = None,
     pixel_scale: float | None = None,
+    antialias: bool | None = None,
 ) -> FilePredictions:
     """Predict images in files that have no labels, read and scaled as in training.
 
@@ -162,11 +164,16 @@ def predict_files(
     rejected : float
         Share of known samples that may be called unknown, as in ``predict_or_unknown``. Default 0.05.
     image_size : int or (height, width), optional
-        Default: the input shape of the model. Images of another size are scaled, which a warning counts.
+        Default: the input shape of the model, or if it takes any size that of its first training images. Images of
+        another size are scaled by bilinear interpolation, which a warning counts.
     color : {"rgb", "grayscale"}, optional
-        Default: by the channels of the model's input.
+        Default: by the channels of the model's input, or of its first training images.
     pixel_scale : float, optional
         What pixels 0..255 are divided by. Default: 255, or 1 for a model that was first fitted to pixels 0..255.
+    antialias : bool, optional
+        Whether images are antialiased as they are scaled. Default: as in training: True for a model that was first
+        fitted to arrays, as ``datasets.load`` reads them, False for one that was fitted to batches, as
+        ``keras.utils.image_dataset_from_directory`` yields them.
 
     Returns
     -------
@@ -199,14 +206,14 @@ def predict_files(
     """
     check_number(rejected, "rejected", least=0, below=1)
     classifier, _ = load_classifier(model)
-    reading = ImageReading.of(classifier, image_size, color, pixel_scale)
+    reading = ImageReading.of(classifier, image_size, color, pixel_scale, antialias)
     names, paths = _named_files(files)
     if output is not None:
         check_output(output, ".csv")
     blocks, errors, others = [], [], []
     for begin in range(0, len(paths), BATCH):
         block = paths[begin : begin + BATCH]
-        results = read_files(block, reading.size, reading.color)
+        results = read_files(block, reading.size, reading.color, reading.antialias)
         warn_of_remarks(dict(zip(block, results, strict=True)))
         readable = [result.pixels for result in results if result.pixels is not None]
         errors += ["" if result.size else result.remark for result in results]
@@ -214,10 +221,8 @@ def predict_files(
         if readable:
             blocks.append(predicted_columns(classifier, reading.samples(np.stack(readable)), rejected))
     if others:
-        height, width = reading.size
         warn_caller(
-            f"{len(others)} of {len(paths)} images have other sizes than {height} x {width}, such as {others[0][0]} x "
-            f"{others[0][1]}, and were scaled, as the model takes that size"
+            f"{len(others)} of {len(paths)} images, the first of {others[0][0]} x {others[0][1]} pixels, were {reading}"
         )
     classes = classifier.class_names
     table = FilePredictions(tuple(names), tuple(classes), **with_errors(blocks, errors, classes))
@@ -235,11 +240,7 @@ def _named_files(files: Any) -> tuple[list[str], list[Path]]:
         paths, others = list_images(place)
         warn_of_others(others)
         names = [path.relative_to(place).as_posix() for path in paths]
-    elif not place.exists():
-        raise FileNotFoundError(
-            f"files must be a folder of images, an image, or a list of files; found no {str(place)!r}"
-        )
-    elif place.suffix.lower() == ".csv":
+    elif check_files(place).suffix.lower() == ".csv":
         table = read_table(place, FILE, least_columns=1)
         names, paths = table.column(FILE, "a list of files", place), listed_files(place, table)
     elif place.suffix.lower() == ".txt":
@@ -258,7 +259,7 @@ def predicted_columns(model: Any, x: NDArray[Any], rejected: float) -> dict[str,
     predicted = model.predict_all(x, **({"batch_size": BATCH} if isinstance(model, keras.Model) else {}))
     columns = {column: predicted[name] for name, column in _COLUMNS.items() if name in predicted}
     if "unknown" in predicted:
-        columns["unknown"] = predicted["unknown"] > 1.0 - rejected
+        columns["unknown"] = are_unknown(predicted["unknown"], rejected)
     return columns
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.evaluation import DriftMonitor
-from deepsimplex.experiments.configuration import read_yaml
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, read_yaml
 from deepsimplex.experiments.drift_state import drift_file, load_drift
 from deepsimplex.experiments.explained_images import ExplainedImages, load_explained
 from deepsimplex.experiments.run_folder import RunFolder
@@ -265,6 +265,16 @@ def trained_model(path: str | os.PathLike[str]) -> Path:
             f"model{_there_are(_names_below(place))}"
         )
     return models[0]
+
+
+def newest_trained(config: RunConfig) -> RunFolder:
+    """Return the newest run of the configuration's name that has a model; raise ConfigurationError without one."""
+    trained = [run for run in RunFolder.all(config) if run.model.exists()]
+    if not trained:
+        raise ConfigurationError(
+            f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
+        )
+    return trained[-1]
 
 
 def _names_below(parent: Path) -> list[str]:

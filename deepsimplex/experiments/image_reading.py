@@ -9,8 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import check_writable
-from deepsimplex._utils.validation import check_choice, check_number
+from deepsimplex._utils.validation import check_choice, check_flag, check_number
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.datasets.image_files import MODES, check_size
@@ -22,11 +21,23 @@ Model = str | os.PathLike[str] | SimplexClassifier
 
 @dataclass(frozen=True)
 class ImageReading:
-    """How images are read for a classifier: (height, width), color, and what pixels 0..255 are divided by."""
+    """How images are read for a classifier.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Height and width.
+    color : {"rgb", "grayscale"}
+    pixel_scale : float
+        What pixels 0..255 are divided by.
+    antialias : bool
+        Whether images of other sizes are antialiased as they are scaled: see ``datasets.image_files.read_images``.
+    """
 
     size: tuple[int, int]
     color: str
     pixel_scale: float
+    antialias: bool
 
     @classmethod
     def of(
@@ -35,43 +46,49 @@ class ImageReading:
         image_size: Any = None,
         color: str | None = None,
         pixel_scale: float | None = None,
+        antialias: bool | None = None,
     ) -> "ImageReading":
-        """Read size and color from the shape of a model's input, and the scale from what it was first fitted to."""
+        """Take size and color from a model's input or, where it takes any, and the rest from its first samples."""
         shape = input_shape(model)
         if not is_image_shape(shape):
             raise ValueError(f"model must take images [N, H, W] or [N, H, W, C]; its input has the shape {shape}")
-        channels = shape[3] if len(shape) == 4 else 1
-        size = shape[1:3] if image_size is None else check_size(image_size)
+        first = model.class_probabilities
+        fitted = [int(side) or None for side in keras.ops.convert_to_numpy(first.image_shape)]
+        *sides, channels = [side or known for side, known in zip((*shape[1:], 1), fitted, strict=False)]
+        size: Any = sides if image_size is None else check_size(image_size)
         if color is None and channels in (1, 3):
             color = "rgb" if channels == 3 else "grayscale"
         if color is None or None in size:
             missing = "color" if color is None else "image_size"
             example = "rgb" if color is None else "[224, 224]"
             raise ValueError(
-                f"{missing} must be given, such as {missing}={example}: the model's input {shape} has none"
+                f"{missing} must be given, such as {missing}={example}: the model's input {shape} and its first "
+                "training samples have none"
             )
         check_choice(color, "color", MODES)
         if pixel_scale is None:
-            pixel_scale = float(keras.ops.convert_to_numpy(model.class_probabilities.pixel_scale))
+            pixel_scale = float(keras.ops.convert_to_numpy(first.pixel_scale))
             if pixel_scale <= 0:
                 raise ValueError(
                     "pixel_scale must be given, what pixels 0 to 255 are divided by: the model was fitted to other "
                     "numbers than pixels from 0 to 1 or from 0 to 255"
                 )
-        return cls((size[0], size[1]), color, check_number(pixel_scale, "pixel_scale", above=0))
+        antialias = bool(keras.ops.convert_to_numpy(first.antialias)) if antialias is None else antialias
+        scale = check_number(pixel_scale, "pixel_scale", above=0)
+        return cls((size[0], size[1]), color, scale, check_flag(antialias, "antialias"))
+
+    def __str__(self) -> str:
+        height, width = self.size
+        how, reader, other = (
+            ("with", "datasets.load", "false if training had none")
+            if self.antialias
+            else ("without", "keras.utils.image_dataset_from_directory", "true if training had it")
+        )
+        return f"scaled to {height} x {width} {how} antialiasing, as by {reader}; antialias={other}"
 
     def samples(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """Return pixels as the model takes them: float32, scaled, or bytes as they are."""
         return pixels if self.pixel_scale == 1 else np.divide(pixels, self.pixel_scale, dtype=np.float32)
-
-
-def check_output(path: str | os.PathLike[str], suffix: str) -> Path:
-    """Return the path of a file to write, before the work for it; raise an error for a folder or another suffix."""
-    target = Path(path).expanduser()
-    if target.suffix.lower() != suffix or target.is_dir():
-        raise ValueError(f"output must be a file that ends in {suffix}; found {str(target)!r}")
-    check_writable(target.parent, "the folder of output")
-    return target
 
 
 def input_shape(model: SimplexClassifier) -> Any:

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from deepsimplex._utils import progress
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import check_output, replacing
 from deepsimplex.evaluation import (
     PartitionComparison,
     Report,
@@ -99,10 +99,7 @@ def write_report(
     True
     """
     level, resamples, seed, _ = check_resampling(level, resamples, seed)
-    target = Path(path).expanduser()
-    check_writable(target.parent, "the folder of the page")
-    if target.is_dir():
-        raise IsADirectoryError(f"the page must be a file, such as {target / 'report.html'}; {target} is a folder")
+    target = check_output(path, None, "the page")
     read = read_runs(runs)
     announce(f"read {_count(len(read), 'run')}: {', '.join(run.name for run in read)}")
     environment = Environment(

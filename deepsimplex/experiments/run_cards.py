@@ -7,7 +7,7 @@ from pathlib import Path
 from deepsimplex.evaluation import Report
 from deepsimplex.experiments.finished_runs import Run, flat_configuration
 from deepsimplex.export import model_card
-from deepsimplex.export.model_card import classification_task, write_card
+from deepsimplex.export.model_card import PIXELS, classification_task, write_card
 
 _UNSET = ("null", "[]", "{}")
 
@@ -43,6 +43,8 @@ def _run_card(run: Run, report: Report) -> str:
     images = predictions.images
     # Runs keep images of their test samples; other samples are rows of a table.
     shape = images.shape[1:] if images is not None else (0,) if data else None
+    if images is not None and data:
+        facts["pixels"] = PIXELS[1.0 if data.get("options.dtype") == "uint8" else 255.0]
     return model_card(
         facts,
         predictions.class_names,

@@ -227,7 +227,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     ('0', '1')
     """
     file = Path(path).expanduser()
-    with naming_damage(file, "p.npy", "is damaged, or no file of save_predictions ({error}); write it again"):
+    with naming_damage(file, "p.npy", "is damaged, or no file of save_predictions", "write it again"):
         arrays = load_arrays(file, KEY)
     latent, readout = None, None
     if "latent_loc" in arrays:

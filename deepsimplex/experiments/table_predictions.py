@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from deepsimplex._utils.atomic_files import check_output
 from deepsimplex._utils.messages import listed, warn_caller
 from deepsimplex._utils.validation import check_number
 from deepsimplex.datasets.tables import Table, decimal_hint, is_index, number_of, read_table
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
 from deepsimplex.estimators.saving import load
 from deepsimplex.experiments.file_predictions import FilePredictions, predicted_columns, with_errors
-from deepsimplex.experiments.image_reading import Model, check_output, input_shape, load_classifier
+from deepsimplex.experiments.image_reading import Model, input_shape, load_classifier
 
 AnyModel = Model | CalibratedClassifier
 """A model as for images, the .npz file of a classifier's ``save``, or such a classifier."""

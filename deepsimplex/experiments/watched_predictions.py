@@ -157,7 +157,7 @@ def _read(path: str | os.PathLike[str]) -> _Columns:
         return _read_csv(file)
     if file.suffix != ".npz":
         raise ValueError(f"predictions must be a .csv or an .npz file; found {str(file)!r}")
-    with naming_damage(file, "p.npy", "is damaged, or holds no p [N, n] ({error})"):
+    with naming_damage(file, "p.npy", "is damaged, or holds no p [N, n]"):
         check_archive(file)
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
             names = ("p", "y", "class_names", "familiarity")

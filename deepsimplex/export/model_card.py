@@ -24,6 +24,12 @@ _COMPONENTS = {
     "density": ("familiarity", "No density of the training samples: unfamiliar ones are predicted as others are."),
     "unknown": ("unknown samples", ""),
 }
+# The unit of the pixels that a model takes, by what divides pixels 0 to 255.
+PIXELS = {
+    255.0: "from 0 to 1: pixels 0 to 255 are divided by 255",
+    1.0: "from 0 to 255: not divided",
+    -1.0: "other numbers than 0 to 1 or 0 to 255: scaled as in training",
+}
 # Numbers of an array that is shown.
 _LARGEST = 25
 # Scores that stand in the metadata, by the names that hubs give them.
@@ -55,7 +61,7 @@ def model_card(
     Parameters
     ----------
     facts : dict of str to object
-        Rows of the table of the model, such as "backbone" and "parameters".
+        Rows of the table of the model, such as "backbone", "parameters" and, of images, "pixels".
     class_names : sequence of str, length n
     components : dict of str to object or None, optional
         What may be fitted after training, None where it is not: "calibration", "prediction_sets", "density", ...
@@ -108,6 +114,8 @@ def model_card(
     if report is not None:
         parts.append(f"## Scores on {report.samples} test samples\n\n{_scores(report)}")
     unknown = [*_not_known(components, report, data, license)]
+    if task == "image-classification" and "pixels" not in facts:
+        unknown.append("Pixels: whether they go from 0 to 1 or from 0 to 255 is not stated.")
     parts.append("## What is not known\n\n" + "\n".join(f"- {line}" for line in unknown))
     installed = versions or {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
     parts.append("## Versions\n\n" + ", ".join(f"{package} {number}" for package, number in installed.items()) + ".")

@@ -1,6 +1,5 @@
 """Argmax readout: the probability that each class scores highest under a latent Gaussian, and its numerical error."""
 
-import math
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -10,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from deepsimplex._utils.portable_operations import smallest_normal
 from deepsimplex._utils.validation import check_array, check_choice, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import exact_quadrature, orthant_probabilities
@@ -23,6 +21,7 @@ from deepsimplex.readout.formula import (
     ChosenFormula,
     Formula,
     choose,
+    unit_size,
 )
 from deepsimplex.readout.normal import log_ndtr, smallest_exact
 from deepsimplex.readout.score_matrix import Scores, check_scores, difference, noise_floor
@@ -31,20 +30,6 @@ ArgmaxMethod = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
 
 # Scramblings whose standard deviation estimates the numerical error, to within a quarter of its size.
 _SCRAMBLINGS = 8
-
-
-def _unit_size(loc: Any, scale: Any) -> tuple[Any, Any]:
-    """Divide latents by a power of two near the largest number of their row, which changes neither argmax nor digits.
-
-    Squares of the results neither underflow nor overflow.
-    """
-    sizes = tf.reduce_max(tf.abs(loc), axis=1), tf.reduce_max(tf.abs(scale), axis=[*range(1, scale.shape.rank)])
-    size = tf.maximum(*map(tf.stop_gradient, sizes))
-    power = tf.round(tf.math.log(tf.maximum(size, smallest_normal(loc.dtype))) / math.log(2.0))
-    most = -0.95 * math.log2(smallest_normal(loc.dtype))  # whose reciprocal is a normal number too
-    factor = tf.pow(tf.constant(2.0, loc.dtype), -tf.round(tf.clip_by_value(power, -most, most)))
-    factor = tf.where(size > 0, factor, tf.ones_like(factor))
-    return loc * factor[:, tf.newaxis], scale * tf.reshape(factor, [-1] + [1] * (scale.shape.rank - 1))
 
 
 def _two_classes(mean: Any, factor: Any, num_points: int, log: bool) -> Any:
@@ -68,19 +53,11 @@ def _frequencies(mean: Any, factor: Any, num_points: int, seed: int, log: bool) 
     return tf.math.log(p) if log else p
 
 
-def _dependent(scores: Scores, loc: Any, scale: Any) -> tuple[Any, Any]:
-    return scores.moments(*_unit_size(loc, scale))
-
-
-def _independent(scores: Scores, loc: Any, scale: Any) -> tuple[Any, Any]:
-    return scores.independent_moments(*_unit_size(loc, scale))
-
-
 FORMULAS = (
     Formula(
         "exact",
         TWO_CLASSES,
-        _dependent,
+        Scores.moments,
         _two_classes,
         default_points=lambda n, dtype: 1,
         row_size=lambda n, dims, points, dtype: 2 * dims,
@@ -89,7 +66,7 @@ FORMULAS = (
     Formula(
         "exact",
         EQUAL_VARIANCES,
-        _independent,
+        Scores.independent_moments,
         exact_quadrature.equal_variances,
         default_points=exact_quadrature.default_num_points,
         row_size=exact_quadrature.row_size,
@@ -98,7 +75,7 @@ FORMULAS = (
     Formula(
         "exact",
         THREE_CLASSES,
-        _dependent,
+        Scores.moments,
         orthant_probabilities.three_classes,
         default_points=lambda n, dtype: orthant_probabilities.NODES_PER_PANEL[dtype.name],
         row_size=lambda n, dims, points, dtype: orthant_probabilities.PANELS * points,
@@ -106,7 +83,7 @@ FORMULAS = (
     Formula(
         "exact",
         UNEQUAL_VARIANCES,
-        _independent,
+        Scores.independent_moments,
         exact_quadrature.unequal_variances,
         default_points=lambda n, dtype: exact_quadrature.NODES_PER_PANEL[dtype.name],
         row_size=lambda n, dims, points, dtype: n * points * exact_quadrature.num_panels(n, dtype),
@@ -115,7 +92,7 @@ FORMULAS = (
     Formula(
         "quasi_monte_carlo",
         ANY,
-        _dependent,
+        Scores.moments,
         orthant_probabilities.genz,
         default_points=lambda n, dtype: 128,
         row_size=lambda n, dims, points, dtype: n * (n - 1) * max(points, n),
@@ -123,7 +100,7 @@ FORMULAS = (
     Formula(
         "monte_carlo",
         ANY,
-        _dependent,
+        Scores.moments,
         _frequencies,
         default_points=lambda n, dtype: 1000,
         row_size=lambda n, dims, points, dtype: n * points,
@@ -137,7 +114,7 @@ def _choose(
 ) -> ChosenFormula:
     check_choice(method, "method", get_args(ArgmaxMethod))
     check_whole(seed, "seed", 0)
-    return choose(FORMULAS, latent.loc.shape, latent.scale.shape, check_scores(scores), method, num_points, seed)
+    return choose(FORMULAS, latent.loc, latent.scale, check_scores(scores), method, num_points, seed)
 
 
 def argmax(
@@ -259,18 +236,17 @@ def argmax_error(
     >>> argmax_error(latent, method="monte_carlo", num_points=4000).round(3)
     array([[0.007, 0.005, 0.005]])
     """
-    latent = LatentGaussian(*_unit_size(*LatentGaussian.of(latent).tensors())).numpy()
+    latent = LatentGaussian(*unit_size(*LatentGaussian.of(latent).tensors())).numpy()
     chosen = _choose(latent, scores, method, num_points, seed)
     loc, scale = latent.tensors()
-    points = chosen.points(loc.dtype)
     # Eagerly, here and below: a graph would be traced for this one call.
     p = chosen.probabilities(loc, scale).numpy()
     if chosen.formula.method == "monte_carlo":
-        return monte_carlo_standard_error(p, points).astype(p.dtype)
+        return monte_carlo_standard_error(p, chosen.num_points).astype(p.dtype)
     if chosen.formula.method == "quasi_monte_carlo":
         values = [replace(chosen, seed=seed + step).probabilities(loc, scale).numpy() for step in range(_SCRAMBLINGS)]
         return np.std(values, axis=0, ddof=1) + _round_off(chosen.scores, loc, scale, p)
-    finer = replace(chosen, num_points=2 * points).probabilities(loc, scale).numpy()
+    finer = replace(chosen, num_points=2 * chosen.num_points).probabilities(loc, scale).numpy()
     change = np.abs(finer - p).max(axis=1, keepdims=True)
     # Twice: the finer result errs too, but by less than half as much. In the row: at one class both may err alike.
     return 2.0 * change + _round_off(chosen.scores, loc, scale, p)

@@ -53,8 +53,8 @@ def is_tabulated(n: int, num_points: int, dtype: tf.DType) -> bool:
 
     They are of single precision, and made of operations that not every export format has.
     """
-    default = dtype == tf.float32 and num_points == default_num_points(n, dtype)
-    return default and n >= MANY_CLASSES and portable_format.get() is None
+    tables = n >= MANY_CLASSES and dtype == tf.float32 and portable_format.get() is None
+    return tables and num_points == default_num_points(n, dtype)
 
 
 def row_size(n: int, dims: int, num_points: int, dtype: tf.DType) -> int:
@@ -86,19 +86,21 @@ def equal_variances(mean: Any, scale: Any, num_points: int, log: bool = False) -
     tensor, shape [N, n]
         Probabilities, of which those that the dtype cannot hold are zero, or logarithms.
     """
-    if is_tabulated(mean.shape[-1], num_points, mean.dtype):
-        return tabulated_quadrature.probabilities(_standardized(mean, scale), log)
-    probabilities = _equal_probabilities(*_even_nodes(mean, scale, num_points, _DEPTH[mean.dtype.name]))
+    # Relative to the best, in standard deviations: the answer depends on differences only.
+    best = tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
+    a = (mean - best) * tf.math.reciprocal(tf.maximum(scale, noise_floor(mean)))
+    if is_tabulated(a.shape[-1], num_points, a.dtype):
+        return tabulated_quadrature.probabilities(a, log)
+    probabilities = _equal_probabilities(a, *_even_nodes(a, num_points, _DEPTH[a.dtype.name]))
     if not log:
         return probabilities
 
-    def logarithms(mean: Any, scale: Any) -> Any:
-        nodes = max(num_points, _LOG_NODES)
-        a, u, step = _even_nodes(mean, scale, nodes, _LOG_DEPTH)
+    def logarithms(a: Any) -> Any:
+        u, step = _even_nodes(a, max(num_points, _LOG_NODES), _LOG_DEPTH)
         z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
         return tf.nn.log_softmax(_log_masses(z, step[:, :, tf.newaxis]), axis=-1)
 
-    return log_or_else(probabilities, logarithms, (mean, scale))
+    return log_or_else(probabilities, logarithms, (a,))
 
 
 def unequal_variances(mean: Any, scale: Any, num_points: int, log: bool = False) -> Any:
@@ -135,24 +137,17 @@ def unequal_variances(mean: Any, scale: Any, num_points: int, log: bool = False)
     return log_or_else(probabilities, logarithms, (mean, scale))
 
 
-def _standardized(mean: Any, scale: Any) -> Any:
-    """Mean scores [N, n] relative to the best, in standard deviations: the answer depends on differences only."""
-    t = tf.maximum(scale, noise_floor(mean))
-    return (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
-
-
-def _even_nodes(mean: Any, scale: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
-    """Standardized mean scores a [N, n], below the best; evenly spaced nodes u [N, Q]; their step [N, 1]."""
-    a = _standardized(mean, scale)
+def _even_nodes(a: Any, num_points: int, depth: float) -> tuple[Any, Any]:
+    """Evenly spaced nodes u [N, Q] for standardized mean scores a [N, n], and their step [N, 1]."""
     # Against one rival the integrand of the worst class peaks halfway between the two, with a standard deviation of
     # sqrt(1/2); more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond
     # either end.
-    eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
+    eps = float(np.finfo(a.dtype.as_numpy_dtype).eps)
     worst = tf.reduce_min(tf.stop_gradient(a), axis=-1, keepdims=True)
     low = tf.maximum(0.5 * worst, -depth) + math.sqrt(0.5) * float(ndtri(eps))
-    high = -float(ndtri(2.0 * eps / mean.shape[-1]))
+    high = -float(ndtri(2.0 * eps / a.shape[-1]))
     step = (high - low) / (num_points - 1)
-    return a, low + step * tf.range(num_points, dtype=mean.dtype), step
+    return low + step * tf.range(num_points, dtype=a.dtype), step
 
 
 def _panel_nodes(mean: Any, scale: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:

@@ -1,7 +1,7 @@
 """Readouts as Keras layers from latent Gaussians to class probabilities: base class, argmax, softmax, by name."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self, get_args
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtri
 
-from deepsimplex._utils.batching import batch_rows, in_row_batches, row_slices
+from deepsimplex._utils.batching import in_row_batches, row_slices, rows_at_once
 from deepsimplex._utils.portable_operations import smallest_normal
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
@@ -151,7 +151,7 @@ class Readout(keras.layers.Layer):
 
         if loc.shape[0] is None:  # whole: XLA cannot differentiate loops of unknown length
             return expected(loc, scale)
-        return in_row_batches(expected, loc, scale, batch_rows(noise.size + len(noise)))
+        return in_row_batches(expected, loc, scale, rows_at_once(noise.size + len(noise)))
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], at full accuracy, as losses need them.
@@ -208,7 +208,7 @@ class Readout(keras.layers.Layer):
         noise = gaussian(num_points, dims, self.seed)
         tails = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
         batches = []
-        for rows in row_slices(len(latent), batch_rows(num_points * max(n, dims))):
+        for rows in row_slices(len(latent), rows_at_once(num_points * max(n, dims))):
             p = self.class_probabilities(_latent_points(*latent[rows].tensors(), noise)).numpy()
             batches.append(np.quantile(p.swapaxes(1, 2), tails, axis=-1, method="hazen").astype(p.dtype))
         return ClassIntervals(*np.concatenate(batches, axis=1))
@@ -281,15 +281,19 @@ class FormulaReadout(Readout):
     ) -> None:
         super().__init__(scores, num_points, seed, **kwargs)
         self.method = check_choice(method, "method", self.methods)
+        object.__setattr__(self, "_chosen", {})  # not for Keras, which tracks dicts and saves those of strings alone
 
-    def formula_for(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
-        """Choose the formula for latents of these shapes."""
-        settings = (self.scores, self.method, self.num_points, self.seed)
-        return choose(self.formulas, loc_shape, scale_shape, *settings)
+    def formula_for(self, loc: Any, scale: Any) -> ChosenFormula:
+        """Return the formula for latents of these shapes and this dtype, which is chosen once."""
+        settings = self.method, self.num_points, self.seed
+        key = tuple(loc.shape[1:]), tuple(scale.shape[1:]), loc.dtype, settings
+        if key not in self._chosen:
+            self._chosen[key] = choose(self.formulas, loc, scale, self.scores, *settings)
+        return self._chosen[key]
 
     def build(self, input_shape: dict[str, Any]) -> None:
         """Check that these scores and this method fit the latents."""
-        self.formula_for(input_shape["loc"], input_shape["scale"])
+        self.formula_for(*(tf.TensorSpec(input_shape[name]) for name in ("loc", "scale")))
         self.built = True
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
@@ -299,10 +303,11 @@ class FormulaReadout(Readout):
         would exceed the scores: from ``MANY_CLASSES`` on a closed form takes their place, which is right about the
         likeliest class under one variance, and approximate about its probability.
         """
-        loc, scale = LatentGaussian.of(latent).tensors()
-        chosen = self.formula_for(loc.shape, scale.shape)
+        loc, scale = latent["loc"], latent["scale"]
+        chosen = self.formula_for(loc, scale)
         if training and not chosen.formula.cheap:
             if chosen.scores.num_classes >= MANY_CLASSES:
+                loc, scale = tf.cast(loc, chosen.dtype), tf.cast(scale, chosen.dtype)
                 return self._approximation(chosen.scores.mean(loc), chosen.scores.mean_variance(scale))
             sampling = next(formula for formula in self.formulas if formula.method == "quasi_monte_carlo")
             given = self.num_points if chosen.formula is sampling else None
@@ -315,13 +320,14 @@ class FormulaReadout(Readout):
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
-        loc, scale = LatentGaussian.of(latent).tensors()
-        return self.formula_for(loc.shape, scale.shape).probabilities(loc, scale, log=True, whole=True)
+        gaussian = LatentGaussian.of(latent)
+        loc, scale = gaussian.loc, gaussian.scale
+        return self.formula_for(loc, scale).probabilities(loc, scale, log=True, whole=True)
 
     def predict(self, latent: LatentGaussian | dict[str, Any], log: bool = False) -> NDArray[Any]:
         """Class probabilities [N, n] of latents in arrays, or their logarithms, by a compiled function."""
         latent = LatentGaussian.of(latent).numpy()
-        return np.asarray(self.formula_for(latent.loc.shape, latent.scale.shape).predict(latent, log))
+        return np.asarray(self.formula_for(latent.loc, latent.scale).predict(latent, log))
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor, as JSON can hold them."""
@@ -584,4 +590,4 @@ def method_for(
             f"readout must be 'argmax', 'softmax' or one of their layers, which choose a method; found "
             f"{type(layer).__name__}"
         )
-    return layer.formula_for(latent.loc.shape, latent.scale.shape).formula.method
+    return layer.formula_for(latent.loc, latent.scale).formula.method

@@ -60,7 +60,7 @@ def log_ndtr(z: Any) -> Any:
         Of the shape and dtype of ``z``; the gradient is phi(z) / Phi(z).
     """
     tail = _TAIL[z.dtype.name]
-    outside = ndtr(-tf.abs(tf.maximum(z, tail)))
+    outside = 0.5 * erfc(math.sqrt(0.5) * tf.abs(tf.maximum(z, tail)))  # Phi(-|z|)
     value = tf.where(z > 0, log1p(-outside), tf.math.log(tf.maximum(outside, smallest_normal(z.dtype))))
     # Far below zero the asymptotic series, with its odd double factorials.
     far = tf.minimum(z, tail)
@@ -206,7 +206,7 @@ def where_known(known: Any, values: Any, others: Callable[..., Any], arguments: 
     @tf.custom_gradient
     def compute(values: Any, *arguments: Any) -> tuple[Any, Any]:
         all_known = tf.reduce_all(known)
-        answer = tf.cond(all_known, lambda: values, lambda: tf.where(known, values, others(*arguments)))
+        answer = tf.where(known, values, tf.cond(all_known, lambda: values, functools.partial(others, *arguments)))
 
         # Computed again, so that nothing but the arguments passes from one branch to the other, as XLA requires.
         def gradient(upstream: Any) -> tuple[Any, ...]:

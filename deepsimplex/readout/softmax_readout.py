@@ -79,15 +79,11 @@ def _two_classes(scores: Scores, loc: Any, scale: Any, num_points: int, log: boo
     return log_p if log else tf.exp(log_p)
 
 
-def _unchanged(*latents: Any) -> tuple[Any, ...]:
-    return latents
-
-
 FORMULAS = (
     Formula(
         "exact",
         TWO_CLASSES,
-        _unchanged,
+        None,
         _two_classes,
         default_points=lambda n, dtype: 128,
         row_size=lambda n, dims, points, dtype: 2 * points,
@@ -96,7 +92,7 @@ FORMULAS = (
     Formula(
         "exact",
         EQUAL_VARIANCES,
-        _unchanged,
+        None,
         _independent,
         default_points=lambda n, dtype: gumbel.NODES[dtype.name],
         row_size=lambda n, dims, points, dtype: gumbel.row_size(n, True, points, dtype),
@@ -104,7 +100,7 @@ FORMULAS = (
     Formula(
         "exact",
         UNEQUAL_VARIANCES,
-        _unchanged,
+        None,
         _independent,
         default_points=lambda n, dtype: gumbel.NODES[dtype.name],
         row_size=lambda n, dims, points, dtype: gumbel.row_size(n, False, points, dtype),
@@ -112,7 +108,7 @@ FORMULAS = (
     Formula(
         "quasi_monte_carlo",
         ANY,
-        _unchanged,
+        None,
         _average,
         default_points=lambda n, dtype: _SAMPLES,
         row_size=lambda n, dims, points, dtype: n * max(points, dims),
@@ -179,6 +175,5 @@ def softmax(
     latent = LatentGaussian.of(latent)
     check_choice(method, "method", get_args(SoftmaxMethod))
     check_whole(seed, "seed", 0)
-    shapes = latent.loc.shape, latent.scale.shape
-    chosen = choose(FORMULAS, *shapes, check_scores(scores), method, num_points, seed)
+    chosen = choose(FORMULAS, latent.loc, latent.scale, check_scores(scores), method, num_points, seed)
     return chosen.predict(latent, log)

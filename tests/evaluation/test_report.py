@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,13 +62,27 @@ def test_report_contains_every_score():
 
 def test_report_prints_aligned_table():
     report = evaluation.report(LABELS, PROBABILITIES, k=1, coverage=0.5)
-    scores, by_class = str(report).split("\n\n")
+    scores, by_class, note = str(report).split("\n\n")
+    assert note == "What each score means: docs/guides/scores.md"
     lines = scores.splitlines()
     assert by_class == str(evaluation.class_scores(LABELS, PROBABILITIES))
     assert len({len(line) for line in lines}) == 1
     assert lines[2].split() == ["accuracy", f"{report.accuracy:.4f}"]
     assert lines[4].startswith("top 1 accuracy ")
     assert any(line.startswith("accuracy at coverage 0.5 ") for line in lines)
+
+
+def test_guide_explains_every_line_of_a_report():
+    sets = np.ones((50, 3), bool)
+    report = evaluation.report(
+        LABELS, PROBABILITIES, outside=PROBABILITIES, sets=sets, coverage=0.8, intervals=0.9, resamples=2
+    )
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "scores.md").read_text(encoding="utf-8")
+    explained = {name for row in re.findall(r"^\| ([^|*]+) \| \w", page, re.MULTILINE) for name in row.split(", ")}
+    fields = report.as_dict().keys() - {"k", "coverage", "level", "intervals"}
+    assert {report.label(name).replace("top 2", "top k") for name in fields} <= explained
+    columns = re.split("  +", str(report.by_class).splitlines()[0].strip())
+    assert {*columns} - {"samples"} <= explained
 
 
 def test_report_json_round_trip():

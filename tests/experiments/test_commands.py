@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -596,6 +597,26 @@ def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):
     (line,) = (line for line in stderr.splitlines() if line.startswith("deepsimplex: "))
     assert line == stderr.splitlines()[-1]
     assert "run 'deepsimplex train' first" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["--help"], 0), (["monitor", "--help"], 0), (["monitor", "p.npz", "p.npz", "q.npz"], 0), (["report", "none"], 2)],
+)
+def test_reader_that_stops_reading_is_no_error(arguments, code, tmp_path):
+    """As ``head`` does; commands end their work."""
+    for name in "pq":
+        np.savez(tmp_path / f"{name}.npz", p=np.array([[0.1, 0.9], [0.8, 0.2]] * 20)[:: 1 if name == "p" else -1])
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-m", "deepsimplex.cli", *arguments]
+    with os.fdopen(writer) as closed:
+        errors = closed if code else subprocess.PIPE
+        done = subprocess.run(program, stdout=closed, stderr=errors, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr or "") == (code, "")
+    if "q.npz" in arguments:
+        with np.load(tmp_path / "p_drift.npz") as state:
+            assert len(state["stream_p"]) == 80
 
 
 def test_version_option(command):

@@ -183,7 +183,8 @@ def test_images_of_other_sizes_are_scaled_with_one_warning(model, tmp_path):
     with user_warnings() as caught:
         table = predict_files(model, tmp_path)
     assert [str(each.message) for each in caught] == [
-        "2 of 3 images have other sizes than 6 x 5, such as 30 x 40, and were scaled, as the model takes that size"
+        "2 of 3 images, the first of 30 x 40 pixels, were scaled to 6 x 5 with antialiasing, as by datasets.load; "
+        "antialias=false if training had none"
     ]
     as_in_training = [read_files([tmp_path / f"{name}.png"], SIZE, "rgb")[0].pixels / np.float32(255) for name in "abc"]
     np.testing.assert_allclose(table.probabilities, model.predict_proba(np.stack(as_in_training)), atol=1e-6)
@@ -240,13 +241,70 @@ def test_color_and_scale_are_those_of_training(shape, dtype, top, tmp_path):
         np.testing.assert_allclose(predict_files(model, tmp_path / "new").probabilities, expected, atol=1e-5)
 
 
-def test_size_that_the_model_does_not_state_must_be_given(tmp_path):
-    layers = [keras.Input((None, None, 3)), keras.layers.Conv2D(2, 3), keras.layers.GlobalAveragePooling2D()]
-    classifier = small(keras.Sequential(layers), np.random.default_rng(0).random((8, 6, 6, 3), np.float32))
+def any_size(axes: int | None) -> keras.Model:
+    """A network that takes images of any size, with and without a stated input."""
+    layers = [keras.layers.Conv2D(2, 3), keras.layers.GlobalAveragePooling2D()]
+    return keras.Sequential(layers if axes is None else [keras.Input((None, None, axes)), *layers])
+
+
+@pytest.mark.parametrize(("axes", "channels"), [(3, 3), (1, 1), (None, 3), (None, 1)])
+def test_size_that_the_model_does_not_state_is_that_of_training(axes, channels, tmp_path):
+    x = np.random.default_rng(0).random((8, 6, 7, channels), np.float32)
+    classifier = small(any_size(axes), x)
+    classifier.save(tmp_path / "any.keras")
+    save(tmp_path / "new" / "a.png", 0, size=(6, 7))
+    expected = predict_files(classifier, tmp_path / "new", image_size=(6, 7)).probabilities
+    for model in (classifier, tmp_path / "any.keras"):
+        np.testing.assert_allclose(predict_files(model, tmp_path / "new").probabilities, expected, atol=1e-6)
+    if axes is not None:  # else the first images fix the size
+        with user_warnings() as caught:
+            predict_files(classifier, tmp_path / "new", image_size=4)
+        assert "scaled to 4 x 4" in str(caught[0].message)
+
+
+def test_size_that_nobody_knows_must_be_given(tmp_path):
     save(tmp_path / "a.png", 0, size=(6, 6))
+    unfitted = ds.SimplexClassifier(any_size(3), num_classes=2)
     with pytest.raises(ValueError, match=r"image_size must be given, such as image_size=\[224, 224\]"):
-        predict_files(classifier, tmp_path)
-    assert len(predict_files(classifier, tmp_path, image_size=6).files) == 1
+        predict_files(unfitted, tmp_path)
+    assert len(predict_files(unfitted, tmp_path, image_size=6, pixel_scale=255).files) == 1
+
+
+@pytest.mark.parametrize(("size", "suffix"), [((30, 20), "png"), ((30, 20), "jpg"), ((4, 3), "png"), ((9, 3), "png")])
+def test_images_are_scaled_as_by_the_reader_of_training(size, suffix, tmp_path, monkeypatch):
+    """That of Keras for batches, that of the package for arrays; in evaluations, too."""
+    for number in range(2):
+        for seed in range(4):
+            path = tmp_path / "data" / f"c{number}" / f"{seed}.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            noise = np.random.default_rng([number, seed]).integers(0, 256, (*size, 3))
+            Image.fromarray(noise.astype("uint8")).save(path)
+    options = {"image_size": SIZE, "batch_size": 8, "shuffle": False, "verbose": 0}
+    batches = keras.utils.image_dataset_from_directory(tmp_path / "data", **options)
+    (x, y), _ = ds.datasets.load(tmp_path / "data", image_size=SIZE, test_fraction=0.0, dtype="uint8")
+    seen = []
+    predict_all = ds.SimplexClassifier.predict_all
+    monkeypatch.setattr(
+        ds.SimplexClassifier, "predict_all", lambda self, x, **options: (seen.append(x), predict_all(self, x))[1]
+    )
+    for data, pixels, antialias in (((batches,), next(iter(batches))[0].numpy(), False), ((x, y), x, True)):
+        backbone = keras.Sequential([keras.Input((*SIZE, 3)), keras.layers.Flatten()])
+        model = ds.SimplexClassifier(backbone, class_names=["c0", "c1"])
+        model.compile()
+        model.fit(*data, verbose=0)
+        model.save(tmp_path / "model.keras")
+        announced = []
+        with user_warnings():
+            predict_files(tmp_path / "model.keras", tmp_path / "data")
+            evaluate_on(model, tmp_path / "data", announce=announced.append)
+            predict_files(model, tmp_path / "data", antialias=not antialias)
+        # Keras leaves fractions of gray levels, and decodes JPEG by another library.
+        for read in seen[:2]:
+            np.testing.assert_allclose(read, pixels, atol=0.501 if suffix == "png" else 6)
+        if size[0] > 10:
+            assert np.abs(seen[2].astype(float) - pixels).max() > 20
+        assert f"{'with' if antialias else 'without'} antialiasing, as by" in announced[0]
+        seen.clear()
 
 
 def test_models_that_take_no_pixels_raise(tmp_path):

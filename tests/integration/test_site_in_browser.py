@@ -1,6 +1,7 @@
 """The documentation builds without a warning, and a browser shows its formulas, figures and reference offline."""
 
 import functools
+import html
 import importlib
 import inspect
 import os
@@ -93,10 +94,10 @@ def assert_offline(driver, address: str) -> None:
 @pytest.mark.slow
 def test_pages_have_no_external_references(site):
     for page in site.rglob("*.html"):
-        html = page.read_text(encoding="utf-8")
-        assert re.findall(r"<(?:script|img|iframe)[^>]* src=[\"']?(?:https?:)?//", html) == [], page
-        assert re.findall(r"<link[^>]* rel=[\"']?(?:stylesheet|preconnect|icon)[^>]* href=[\"']?//", html) == [], page
-        assert re.findall(r"<link[^>]* href=[\"']?https?:", html) == [], page
+        text = page.read_text(encoding="utf-8")
+        assert re.findall(r"<(?:script|img|iframe)[^>]* src=[\"']?(?:https?:)?//", text) == [], page
+        assert re.findall(r"<link[^>]* rel=[\"']?(?:stylesheet|preconnect|icon)[^>]* href=[\"']?//", text) == [], page
+        assert re.findall(r"<link[^>]* href=[\"']?https?:", text) == [], page
 
 
 @pytest.mark.slow
@@ -112,10 +113,28 @@ def test_site_contains_all_figures(site):
             assert source.startswith("data:") or (page.parent / source).is_file(), (page, source)
 
 
+@pytest.mark.slow
+def test_shipped_font_has_every_letter_of_formulas(site):
+    from fontTools.ttLib import TTFont
+
+    font = TTFont(site / "assets" / "stix_two_math.woff")
+    assert "MATH" in font
+    formulas = [
+        re.sub("<[^>]+>", "", formula)
+        for page in site.rglob("*.html")
+        for formula in re.findall(r"<math.*?</math>", page.read_text(encoding="utf-8"), re.DOTALL)
+    ]
+    letters = {letter for formula in formulas for letter in html.unescape(formula) if not letter.isspace()}
+    assert len(letters) > 80
+    italic = {0x1D434 + k for k in range(52)} - {0x1D455}  # which browsers show for single letters; h is another
+    assert {ord(letter) for letter in letters} | italic <= font.getBestCmap().keys()
+
+
 @needs_browser
 @pytest.mark.slow
 def test_formulas_are_rendered(driver, address):
     open_page(driver, f"{address}/mathematics/readouts.html")
+    assert driver.execute_script("return [...document.fonts].map((font) => font.status)") == ["loaded"]
     boxes = driver.execute_script(FORMULAS)
     assert len(boxes) > 30
     assert all(width > 2 and height > 2 for width, height in boxes)
@@ -206,6 +225,27 @@ const wide = (one) => one.scrollWidth > one.clientWidth + 1;
 const code = arguments[0] ? [...document.querySelectorAll("article pre > code")].filter(wide) : [];
 return [...code, ...[document.documentElement].filter(wide)].map((one) => one.innerText.slice(0, 80));
 """
+
+
+@needs_browser
+@pytest.mark.slow
+def test_wide_tables_show_that_they_go_on(driver, address):
+    """By a shadow, which the table's background does not hide."""
+    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        open_page(driver, f"{address}/benchmarks.html")
+        wide = """
+        const tables = [...document.querySelectorAll(".md-typeset__scrollwrap")];
+        const wide = tables.filter((e) => e.scrollWidth > e.clientWidth);
+        const style = (e) => getComputedStyle(e);
+        return wide.map((e) => [style(e).backgroundAttachment, style(e.querySelector("table")).backgroundColor]);
+        """
+        shown = driver.execute_script(wide)
+        assert len(shown) > 3
+        assert {tuple(each) for each in shown} == {("local, local, scroll, scroll", "rgba(0, 0, 0, 0)")}
+    finally:
+        driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @needs_browser

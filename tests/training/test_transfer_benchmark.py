@@ -11,7 +11,7 @@ import typer
 import deepsimplex as ds
 from tests.quick_runs import eager_classifiers
 from training.benchmarks.transfer import __main__ as benchmark
-from training.benchmarks.transfer import costs, features, measures, methods
+from training.benchmarks.transfer import costs, features, measures, methods, tuning
 
 ROWS = 200
 
@@ -215,3 +215,19 @@ def test_costs_are_measured_once(files, tmp_path, monkeypatch):
         monkeypatch.setattr(costs, name, None)
     costs.main(**arguments, with_large=True, output=tmp_path / "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["rows"] == rows
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick")
+@pytest.mark.filterwarnings("ignore:training changes the latents")
+def test_backbones_are_tuned_once(files, tmp_path, monkeypatch):
+    arguments = {"data": str(files / "known.npz"), "backbone": files / "backbone.keras", "rows": ROWS, "seeds": 1}
+    arguments |= {"runs": tmp_path, "epochs": 2, "rate": 0.003, "output": tmp_path / "table.json"}
+    tuning.main(**arguments)
+    rows = json.loads((tmp_path / "table.json").read_text())["rows"]
+    accuracy = {row["method"]: float(row["accuracy"].split()[0]) for row in rows}
+    assert list(accuracy) == ["softmax, frozen", "softmax, tuned", "deepsimplex, frozen", "deepsimplex, tuned"]
+    assert accuracy["softmax, frozen"] != accuracy["softmax, tuned"]
+    assert accuracy["deepsimplex, frozen"] > 0.5 < accuracy["deepsimplex, tuned"]
+    monkeypatch.setattr(tuning, "run", None)
+    tuning.main(**arguments)
