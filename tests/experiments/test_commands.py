@@ -104,7 +104,7 @@ def test_run_writes_all_files(finished):
     ["sparse_categorical_crossentropy", "{name: hybrid, weight: 0.2}"],
 )
 def test_run_trains_with_any_loss(loss, tmp_path):
-    with without_pictures(export=False, eager=True):
+    with without_pictures(export=False):
         few = ["model.head=gaussian", "data.limit=300", "training.batch_size=75", "training.epochs=6"]
         folder = experiments.train(
             checked(tmp_path, *few, "training.learning_rate=0.03", f"training.loss={loss}"), verbose=0
