@@ -150,7 +150,7 @@ def test_every_epoch_of_a_py_dataset_has_all_batches(target, workers, numbered, 
 
     monkeypatch.setattr(SeededEpochs, "order", late)
     model, batches = noting(target)
-    model.fit(Batches(*numbered, size=10, **workers), epochs=3, verbose=0)
+    model.fit(Batches(*numbered, size=16, **workers), epochs=3, verbose=0)
     epochs = np.array(batches).reshape(3, 80)
     for epoch in epochs:
         np.testing.assert_array_equal(np.sort(epoch), np.arange(80))
@@ -160,7 +160,7 @@ def test_every_epoch_of_a_py_dataset_has_all_batches(target, workers, numbered, 
 @pytest.mark.parametrize("workers", [{}, {"workers": 2, "use_multiprocessing": True}])
 def test_passes_of_a_py_dataset_may_take_several_epochs(workers, numbered):
     model, batches = noting()
-    model.fit(Batches(*numbered, size=10, **workers), epochs=8, steps_per_epoch=3, verbose=0)
+    model.fit(Batches(*numbered, size=16, **workers), epochs=5, steps_per_epoch=3, verbose=0)
     for epoch in np.array(batches).reshape(3, 80):
         np.testing.assert_array_equal(np.sort(epoch), np.arange(80))
 
