@@ -4,10 +4,10 @@
         --seeds 3 --runs FOLDER --output FILE.json
 
 fits both heads to the features of the frozen backbone, the softmax layer after dropout, then trains everything for
-three epochs at a small rate, but for batch normalization, which is frozen: in training mode it costs the softmax network
-a tenth of its accuracy. Optimizer and batches are the same, and the data those of ``training.benchmarks.transfer``.
-Nothing is held out; the temperature of the column "NLL, best temperature" is that of the test labels. What the folder
-has is not measured again.
+three epochs at a small rate, but for batch normalization: in training mode it costs the softmax network a tenth of its
+accuracy. Optimizer and batches are the same, and the data those of ``training.benchmarks.transfer``. Nothing is held
+out; the temperature of the column "NLL, best temperature" is that of the test labels. What the folder has is not
+measured again.
 """
 
 from collections.abc import Callable, Iterator
