@@ -678,6 +678,26 @@ def test_each_step_is_traced_once(four, monkeypatch):
     assert traced == ["train_step", "test_step", "test_step"]
 
 
+def test_latents_features_and_calibrations_run_eagerly_if_asked_for(four):
+    (x, y), _ = four
+    eagerly = []
+
+    class Noting(keras.layers.Layer):
+        def call(self, x):
+            eagerly.append(tf.executing_eagerly())
+            return x
+
+    backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten(), Noting()])
+    model = ds.SimplexClassifier(backbone, "vertices", 4, head="gaussian")
+    for asked in (True, False):
+        model.compile("sgd", run_eagerly=asked)
+        model.build((None, 8, 8))
+        eagerly.clear()
+        model.calibrate(x, y, "latent").predict_latent(x[:5])
+        model.predict_features(x[:5])
+        assert set(eagerly) == {asked}
+
+
 @pytest.mark.slow
 def test_summary_omits_internal_layers(fitted):
     lines = []
