@@ -110,6 +110,34 @@ def test_mismatched_scores_and_methods_raise_at_build():
         ArgmaxReadout(method="guess")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("layer", [ArgmaxReadout, SoftmaxReadout])
+@pytest.mark.parametrize(
+    "changes",
+    [{"scores": helmert(4).T}, {"scores": None}, {"method": "quasi_monte_carlo", "num_points": 16}, {"seed": 5}],
+)
+def test_changed_settings_count_after_a_call(layer, changes):
+    latent = tensors(latent_of("diagonal"))
+    given = {"scores": 2 * vertices(4), "num_points": 32} | ({"method": "quasi_monte_carlo"} if "seed" in changes else {})
+    readout = layer(**given)
+    before = readout(latent).numpy()
+    for name, value in changes.items():
+        setattr(readout, name, value)
+    np.testing.assert_array_equal(readout(latent), layer(**(given | changes))(latent))
+    assert layer is ArgmaxReadout or np.abs(readout(latent) - before).max() > 0
+
+
+@pytest.mark.parametrize("layer", [ArgmaxReadout, SoftmaxReadout])
+@pytest.mark.parametrize("scale", [(1, 1), (2, 1), (1, 2), (4, 2, 2), (3, 2, 1)])
+def test_used_layer_checks_shapes_as_a_fresh_one(layer, scale):
+    readout, loc = layer(), tf.zeros([3, 2])
+    for kind in (1,), (2,), (2, 2):
+        readout({"loc": loc, "scale": tf.ones([3, *kind])})
+    for each in (readout, layer()):
+        for compute in (each, each.log_probabilities, each.predict):
+            with pytest.raises(ValueError, match=r"scale must have shape \[N, 1\].*loc of shape \(3, 2\)"):
+                compute({"loc": loc, "scale": tf.ones(scale)})
+
+
 def test_training_uses_few_points_unless_formula_is_cheap():
     latent = {"loc": np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4), "scale": np.ones((2, 4), "float32")}
     fine, coarse = (ArgmaxReadout(seed=3)(latent, training=training).numpy() for training in (False, True))
