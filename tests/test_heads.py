@@ -55,6 +55,10 @@ def test_half_precision_keeps_variances_in_float32(policy):
     outputs = head(FEATURES.astype("float16"))
     assert {name: value.dtype for name, value in outputs.items()} == {"loc": tf.float32, "scale": tf.float32}
     assert {w.dtype for w in head.weights} == {"float32"}
+    head = ds.heads.GaussianHead(3, dtype=policy)
+    assert head.compute_output_spec(keras.KerasTensor((None, 4)))["loc"].dtype == "float32"
+    head.dtype_policy = "float64"
+    assert head.compute_output_spec(keras.KerasTensor((None, 4)))["loc"].dtype == "float64"
 
 
 @pytest.mark.parametrize(

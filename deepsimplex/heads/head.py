@@ -1,6 +1,5 @@
 """Base class of the heads: Keras layers from features [N, d] to a Gaussian over latent space."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -123,7 +122,7 @@ class Head(keras.layers.Layer):
 
     # For subclasses
 
-    @functools.cached_property
+    @property
     def _output_dtype(self) -> str:
         """Dtype of weights and outputs: half precision, in which variances underflow, becomes float32."""
         return "float32" if self.compute_dtype in ("float16", "bfloat16") else self.compute_dtype

@@ -8,7 +8,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -123,9 +123,9 @@ class ChosenFormula:
     num_points: int
     seed: int
 
-    @cached_property
+    @property
     def most_rows(self) -> int:
-        """Rows that are computed at once."""
+        """Rows that are computed at once; other numbers in exports to portable formats."""
         n, dims = self.scores.matrix.shape
         return rows_at_once(self.formula.row_size(n, dims, self.num_points, self.dtype))
 

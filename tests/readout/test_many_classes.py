@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from deepsimplex._utils.portable_operations import portable_operations
 from deepsimplex.geometry import helmert, vertices
-from deepsimplex.readout import argmax, argmax_error
+from deepsimplex.readout import ArgmaxReadout, argmax, argmax_error
 from deepsimplex.readout.exact_quadrature import equal_variances
 from deepsimplex.readout.score_matrix import Scores
 from tests.reference.readout import argmax_isotropic
@@ -167,3 +168,13 @@ def test_independent_variance_of_many_classes():
     assert Scores(np.eye(n), n).independent_variance == pytest.approx(1.0)
     assert Scores(vertices(n) * np.linspace(1.0, 2.0, n - 1), n - 1).independent_variance is None
     assert Scores(np.random.default_rng(0).normal(size=(n, n - 1)), n - 1).independent_variance is None
+
+
+def test_rows_at_once_are_those_of_the_current_format():
+    """Exports, whose operations need more memory, leave no number of rows behind, and take none over."""
+    latent, readout = (tf.zeros([1, 69]), tf.ones([1, 1])), ArgmaxReadout()
+    with portable_operations("onnx"):
+        exported = readout.formula_for(*latent).most_rows
+    assert readout.formula_for(*latent).most_rows == ArgmaxReadout().formula_for(*latent).most_rows > exported
+    with portable_operations("onnx"):
+        assert readout.formula_for(*latent).most_rows == exported
