@@ -176,6 +176,18 @@ def test_predictions_of_unfitted_components_raise():
     p = np.full((2, 3), 1 / 3)
     assert not after.probability_maps
     assert after.served(p, p) == {}
+    with pytest.raises(ValueError, match=r"set_groups.*call conformalize with held-out samples first"):
+        after.report(np.zeros((2, 3)), [0, 1], set_groups=["a", "b"])
+
+
+def test_report_scores_the_sets_that_are_passed():
+    after, (x, y) = fitted(), draw(50)
+    assert after.report(x, y, sets=np.ones((50, 3), bool)).set_size == 3.0
+    fitted_sets = after.report(x, y)
+    assert fitted_sets.set_size < 3.0
+    assert after.report(x, y, sets=None) == fitted_sets
+    with pytest.raises(ValueError, match=r"set_groups.*leave them out beside sets"):
+        after.report(x, y, sets=np.ones((50, 3), bool), set_groups=y)
 
 
 def test_left_out_samples_stand_for_held_out_ones():

@@ -317,10 +317,14 @@ class FittedComponents:
         **scoring: Any,
     ) -> Report:
         """Score predictions of samples, and sets if they are fitted; ``options`` are those of the predictions."""
+        has_sets = scoring.get("sets") is not None
+        if set_groups is not None and (has_sets or self.prediction_sets is None):
+            remedy = "leave them out beside sets" if has_sets else "call conformalize with held-out samples first"
+            raise guided("decisions.md#return-a-set", f"set_groups are those of fitted prediction sets: {remedy}")
         given, names = dict(options or {}), [*self.classifier._class_labels()]
         x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
         p = self.classifier.predict_proba(x, **given)
-        if self.prediction_sets is not None:
+        if self.prediction_sets is not None and not has_sets:
             scoring["sets"] = self.predict_set(x, set_groups, p=p, **given)
         if outside is not None:
             scoring["outside"] = self.classifier.predict_proba(outside, **given)

@@ -117,7 +117,9 @@ def test_mismatched_scores_and_methods_raise_at_build():
 )
 def test_changed_settings_count_after_a_call(layer, changes):
     latent = tensors(latent_of("diagonal"))
-    given = {"scores": 2 * vertices(4), "num_points": 32} | ({"method": "quasi_monte_carlo"} if "seed" in changes else {})
+    given = {"scores": 2 * vertices(4), "num_points": 32} | (
+        {"method": "quasi_monte_carlo"} if "seed" in changes else {}
+    )
     readout = layer(**given)
     before = readout(latent).numpy()
     for name, value in changes.items():
