@@ -279,7 +279,7 @@ def predict(
     table_given = is_table(files) or model.suffix == ".npz"  # of a classifier of tables
     options = _read_options(overrides, ("target_column",) if table_given else _READING)
     _check_model(model)
-    check_files(files)
+    check_files(files, "a list of files or a table")
     check_output(output, ".csv")
     predict = _experiments().predict_table if table_given else _experiments().predict_files
     table = predict(model, files, output, rejected=rejected, **options)
@@ -385,7 +385,7 @@ def report(
 
     for run in runs:
         find_run(run)  # raises if there is none, before TensorFlow is loaded
-    check_output(output, None, "the page")
+    check_output(output, None, "the page", "report.html")
     page = _experiments().write_report(
         output, runs, title=title, level=level, resamples=resamples, seed=seed, cards=True, announce=print
     )

@@ -260,8 +260,10 @@ def check_place(folder: str | os.PathLike[str], argument: str) -> None:
     raise OSError(code, f"{argument} is not a folder that can be written; give another one or free it", str(place))
 
 
-def check_output(path: str | os.PathLike[str], suffix: str | None, argument: str = "output") -> Path:
+def check_output(path: str | os.PathLike[str], suffix: str | None, argument: str = "output", name: str = "") -> Path:
     """Return the path of a file to write, before the work for it; raise an error for a folder or another suffix.
+
+    For a folder the error proposes a file of this ``name`` in it.
 
     Examples
     --------
@@ -272,6 +274,7 @@ def check_output(path: str | os.PathLike[str], suffix: str | None, argument: str
     target = Path(path).expanduser()
     if (suffix and target.suffix.lower() != suffix) or target.is_dir():
         wanted = f" that ends in {suffix}" if suffix else ""
+        wanted += f", such as {target / name}" if name and target.is_dir() else ""
         raise ValueError(f"{argument} must be a file{wanted}; found {str(target)!r}{', a folder' * target.is_dir()}")
     check_writable(target.parent, f"the folder of {argument}")
     return target

@@ -1071,7 +1071,7 @@ def _observed_images(samples: Samples) -> dict[str, np.ndarray]:
     return {
         "pixel_scale": np.array(_pixel_scale(leaf)),
         "image_shape": np.array([side or 0 for side in shape]),
-        "antialias": np.array(int(not samples.is_stream)),
+        "antialias": np.array(-1 if samples.is_stream else 1),
     }
 
 

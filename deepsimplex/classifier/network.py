@@ -467,7 +467,8 @@ class ClassProbabilities(keras.layers.Layer):
         Height, width and channels of the first image of the first fit; 0 before, and for other samples.
     antialias : keras.Variable
         Whether new images are antialiased as they are scaled: 1 if the first fit was on arrays, as ``datasets.load``
-        reads folders, 0 if it was on batches, as ``keras.utils.image_dataset_from_directory`` does.
+        reads folders, -1 if it was on batches, as ``keras.utils.image_dataset_from_directory`` does; 0, which counts
+        as 1, before.
     tau : keras.Variable
         Scale of the compositions, which the last fit computed for ``losses.Composition``; 0 before.
     """

@@ -28,13 +28,11 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return place.suffix.lower() == ".csv" and place.is_file() and not is_image_list(place)
 
 
-def check_files(path: str | os.PathLike[str]) -> Path:
-    """Return the path of files to predict; raise FileNotFoundError if there is nothing."""
+def check_files(path: str | os.PathLike[str], others: str) -> Path:
+    """Return the path of files to predict; raise FileNotFoundError, which names other kinds, if there is nothing."""
     place = Path(path).expanduser()
     if not place.exists():
-        raise FileNotFoundError(
-            f"files must be a folder of images, an image, a list of files or a table; found no {str(place)!r}"
-        )
+        raise FileNotFoundError(f"files must be a folder of images, an image, {others}; found no {str(place)!r}")
     return place
 
 

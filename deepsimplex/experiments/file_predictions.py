@@ -240,7 +240,7 @@ def _named_files(files: Any) -> tuple[list[str], list[Path]]:
         paths, others = list_images(place)
         warn_of_others(others)
         names = [path.relative_to(place).as_posix() for path in paths]
-    elif check_files(place).suffix.lower() == ".csv":
+    elif check_files(place, "or a list of files").suffix.lower() == ".csv":
         table = read_table(place, FILE, least_columns=1)
         names, paths = table.column(FILE, "a list of files", place), listed_files(place, table)
     elif place.suffix.lower() == ".txt":

@@ -73,7 +73,7 @@ class ImageReading:
                     "pixel_scale must be given, what pixels 0 to 255 are divided by: the model was fitted to other "
                     "numbers than pixels from 0 to 1 or from 0 to 255"
                 )
-        antialias = bool(keras.ops.convert_to_numpy(first.antialias)) if antialias is None else antialias
+        antialias = bool(keras.ops.convert_to_numpy(first.antialias) >= 0) if antialias is None else antialias
         scale = check_number(pixel_scale, "pixel_scale", above=0)
         return cls((size[0], size[1]), color, scale, check_flag(antialias, "antialias"))
 

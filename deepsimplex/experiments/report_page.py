@@ -99,7 +99,7 @@ def write_report(
     True
     """
     level, resamples, seed, _ = check_resampling(level, resamples, seed)
-    target = check_output(path, None, "the page")
+    target = check_output(path, None, "the page", "report.html")
     read = read_runs(runs)
     announce(f"read {_count(len(read), 'run')}: {', '.join(run.name for run in read)}")
     environment = Environment(

@@ -25,6 +25,7 @@ from deepsimplex.experiments import (
     predict_files,
     train,
 )
+from deepsimplex.experiments.image_reading import ImageReading
 from deepsimplex.experiments.training_run import _held_out, check_coverage, load_split
 from tests.quick_runs import eager_classifiers, without_pictures
 
@@ -205,7 +206,11 @@ def test_forms_of_files(model, tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda place: place / "missing", FileNotFoundError, "files must be a folder.*missing"),
+        (
+            lambda place: place / "missing",
+            FileNotFoundError,
+            "an image, or a list of files; .*missing",
+        ),
         (lambda place: place, ValueError, r"files must hold images \(\.bmp.*found none"),
         (lambda place: [], ValueError, "files must hold images"),
         (lambda place: (place / "l.csv", (place / "l.csv").write_text("name\na.png\n"))[0], ValueError, "'file'"),
@@ -268,6 +273,7 @@ def test_size_that_nobody_knows_must_be_given(tmp_path):
     with pytest.raises(ValueError, match=r"image_size must be given, such as image_size=\[224, 224\]"):
         predict_files(unfitted, tmp_path)
     assert len(predict_files(unfitted, tmp_path, image_size=6, pixel_scale=255).files) == 1
+    assert ImageReading.of(unfitted, image_size=6, pixel_scale=255).antialias
 
 
 @pytest.mark.parametrize(("size", "suffix"), [((30, 20), "png"), ((30, 20), "jpg"), ((4, 3), "png"), ((9, 3), "png")])
@@ -447,6 +453,7 @@ def test_evaluation_on_the_test_part_of_data(model, tmp_path):
         (["predict", "{saved}", "{photos}", "size=3"], "unknown key 'size'"),
         (["predict", "{saved}", "{photos}", "image_size=3.5"], "image_size must be"),
         (["predict", "{saved}", "{photos}", "--rejected", "2"], "rejected must be"),
+        (["predict", "{saved}", "missing"], "files must be a folder of images, an image, a list of files or a table;"),
         (["predict", "{photos}", "{photos}"], "neither a .keras file nor a run folder"),
         (["train"], "train needs a folder"),
         (["train", "training.epochs=2"], "train needs a folder"),

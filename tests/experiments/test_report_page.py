@@ -425,7 +425,7 @@ def test_failed_page_keeps_the_earlier_one(iris, tmp_path, monkeypatch):
         ("a.html", {}, {"level": 95}, ValueError, r"level must.*found 95"),
         ("a.html", {}, {"resamples": 0}, ValueError, r"resamples must.*found 0"),
         ("a.html", {}, {"seed": -1}, ValueError, r"seed must.*found -1"),
-        (".", {}, {}, ValueError, "the page must be a file"),
+        (".", {}, {}, ValueError, "the page must be a file, such as .*/report.html; found .*, a folder"),
         ("/proc/nowhere/a.html", {}, {}, OSError, "folder of the page is not a folder that can be written"),
     ],
 )
