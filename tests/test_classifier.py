@@ -696,6 +696,13 @@ def test_latents_features_and_calibrations_run_eagerly_if_asked_for(four):
         model.calibrate(x, y, "latent").predict_latent(x[:5])
         model.predict_features(x[:5])
         assert set(eagerly) == {asked}
+    frozen = ds.SimplexClassifier(backbone, "vertices", 4, head="gaussian")  # of features that are computed once
+    for number, asked in enumerate((False, True, False), 1):
+        frozen.compile("sgd", run_eagerly=asked)
+        frozen.build((None, 8, 8))
+        eagerly.clear()
+        frozen.fit_density(x[:20] / number, y[:20])
+        assert set(eagerly) == {asked}
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import deepsimplex as ds
 from deepsimplex import kernels
-from deepsimplex.classifier.given_features import GivenFeatures
+from deepsimplex.classifier.given_features import GivenFeatures, fixed_statistics, inner_layers, rescales_bytes
 from deepsimplex.geometry import vertices
 from deepsimplex.heads import ClosedFormHead, VariationalGaussianProcess
 from deepsimplex.readout import ArgmaxReadout, LeftOutSoftmax
@@ -606,6 +606,55 @@ def test_batch_normalization_keeps_its_statistics_while_the_backbone_is_trained(
     assert np.mean(model.latent(x, training=True)["loc"] != model.latent(x)["loc"]) > 0.9
 
 
+class Block(keras.layers.Layer):
+    """A layer that calls others, which it holds in a list, a dict or attributes."""
+
+    def __init__(self, layers, kind=list):
+        super().__init__()
+        self.parts = layers if kind is list else {layer.name: layer for layer in layers}
+
+    def call(self, x, training=None):
+        for layer in self.parts if isinstance(self.parts, list) else self.parts.values():
+            x = layer(x, training=training) if isinstance(layer, keras.layers.BatchNormalization) else layer(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda layer: layer,
+        lambda layer: Block([layer]),
+        lambda layer: Block([keras.layers.Dense(2), layer], dict),
+        lambda layer: keras.Sequential([keras.layers.Dense(2), Block([Block([layer])])]),
+        lambda layer: keras.Sequential([keras.layers.Reshape((2, 1)), keras.layers.TimeDistributed(layer)]),
+    ],
+)
+def test_statistics_are_fixed_wherever_a_network_holds_its_normalization(around):
+    """What was frozen before, such as the scale alone, stays so, after an error too."""
+    x, normalization = np.random.default_rng(0).normal(size=(9, 2)).astype("float32"), keras.layers.BatchNormalization()
+    network = around(normalization)
+    expected = network(x, training=False)
+    normalization.gamma.trainable = False
+    with fixed_statistics(network):
+        np.testing.assert_allclose(network(x, training=True), expected, atol=1e-6)
+    with pytest.raises(ValueError, match=r"incompatible|shape"), fixed_statistics(network):
+        network(x[:, :1], training=True)
+    flags = [part.trainable for part in (normalization, *normalization.weights)]
+    assert flags == [True, False, True, False, False]
+    normalization.trainable = False
+    with fixed_statistics(network):
+        pass
+    assert not any(part.trainable for part in (normalization, *normalization.weights))
+
+
+def test_inner_layers_are_those_of_networks_and_of_other_layers():
+    shared, scaling = keras.layers.Dense(2, name="shared"), keras.layers.Rescaling(1 / 255, name="scaling")
+    network = keras.Sequential([Block([scaling, shared]), keras.Sequential([shared, keras.layers.ReLU(name="relu")])])
+    assert [layer.name for layer in inner_layers(network)][1:] == ["scaling", "shared", "relu"]
+    assert rescales_bytes(network)
+    assert inner_layers(None) == inner_layers(shared) == []
+
+
 # Invalid input
 
 
@@ -839,6 +888,13 @@ def biased(value: float) -> keras.Sequential:
     return network
 
 
+def shifted(value: float) -> keras.Sequential:
+    """Normalization whose offset begins with ones."""
+    network = keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(beta_initializer="ones")])
+    network.layers[0].moving_mean.assign_add(np.full(4, value))
+    return network
+
+
 def part_frozen() -> keras.Sequential:
     network = keras.Sequential([keras.Input((4,)), biased(1.0), keras.layers.Dense(3)])
     network.layers[0].trainable = False
@@ -851,6 +907,10 @@ def part_frozen() -> keras.Sequential:
         (lambda: normalized(1.0), 21),
         (lambda: biased(1.0), 15),
         (lambda: keras.Sequential([keras.layers.Rescaling(2.0), biased(1.0)]), 15),
+        (lambda: keras.Sequential([keras.Input((4,)), Block([biased(1.0)])]), 15),
+        (lambda: shifted(1.0), 8),
+        (lambda: shifted(0.0), None),
+        (lambda: keras.Sequential([keras.Input((4,)), Block([part_frozen()])]), None),
         (lambda: normalized(0.0), None),
         (lambda: biased(0.0), None),
         (part_frozen, None),

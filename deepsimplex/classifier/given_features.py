@@ -53,7 +53,9 @@ def random_layers(layer: Any) -> list[str]:
 
 
 def inner_layers(network: Any) -> list[keras.layers.Layer]:
-    """Return the layers of a network in their order, those of networks inside it in place of these.
+    """Return the layers of a network or layer in their order, those of networks inside it in place of these.
+
+    Layers that hold others, such as wrappers, are followed by these.
 
     Examples
     --------
@@ -61,7 +63,14 @@ def inner_layers(network: Any) -> list[keras.layers.Layer]:
     >>> [layer.name for layer in inner_layers(keras.Sequential([inside, keras.layers.Flatten(name="flat")]))]
     ['twice', 'flat']
     """
-    return [inner for each in getattr(network, "layers", ()) for inner in inner_layers(each) or [each]]
+    if not isinstance(network, keras.layers.Layer):
+        return []
+    layers: list[keras.layers.Layer] = []
+    # What Keras tracks as the layers of a model it tracks in every layer.
+    for each in network.layers if isinstance(network, keras.Model) else keras.Model.layers.fget(network):
+        inside = inner_layers(each)
+        layers += inside if inside and isinstance(each, keras.Model) else [each, *inside]
+    return list(dict.fromkeys(layers))  # some are shared
 
 
 @contextmanager
@@ -75,15 +84,16 @@ def fixed_statistics(network: Any) -> Iterator[None]:
     ...     network(np.ones((2, 1)), training=True).numpy().tolist()
     [[1.0], [1.0]]
     """
-    layers = [layer for layer in inner_layers(network) if isinstance(layer, keras.layers.BatchNormalization)]
-    trained = [layer for layer in layers if layer.trainable]
+    layers = [network, *inner_layers(network)]
+    trained = [each for each in layers if isinstance(each, keras.layers.BatchNormalization) and each.trainable]
+    flags = [(part, part.trainable) for layer in trained for part in (layer, *layer.weights)]
     for layer in trained:
         layer.trainable = False  # read when the layer is called; its scale and shift are trained nevertheless
     try:
         yield
     finally:
-        for layer in trained:
-            layer.trainable = True
+        for part, flag in flags:  # a layer's is set before those of its weights, which it changes
+            part.trainable = flag
 
 
 def rescales_bytes(network: Any) -> bool:
@@ -99,7 +109,7 @@ def rescales_bytes(network: Any) -> bool:
 
 
 def gives_probabilities(network: Any) -> bool:
-    """Return whether a network ends in a softmax, or in a sigmoid of one unit, as a classifier does.
+    """Return whether the last layer of a network is a softmax, or a sigmoid of one unit.
 
     Examples
     --------
@@ -124,13 +134,16 @@ def trains_pretrained(network: Any) -> bool:
     >>> trains_pretrained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
     False
     """
-    layers = inner_layers(network) or [network]
-    if not network.trainable or not all(layer.trainable for layer in layers if layer.weights):
+    layers = [network, *inner_layers(network)]
+    if not all(layer.trainable for layer in layers if layer.weights):
         return False
     zeros = [
-        getattr(layer, "bias", None) for layer in layers if isinstance(getattr(layer, "bias_initializer", None), _ZEROS)
+        getattr(layer, name, None)
+        for layer in layers
+        for name in ("bias", "beta", "moving_mean")
+        if isinstance(getattr(layer, f"{name}_initializer", None), _ZEROS)
+        and not getattr(layer, "unit_forget_bias", False)  # ones in a part of the bias
     ]
-    zeros += [weight for weight in network.weights if weight.name in ("beta", "moving_mean")]
     return any(np.any(weight) for weight in zeros if weight is not None)
 
 

@@ -200,7 +200,8 @@ class SimplexClassifier(CalibratedNetwork):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
             metrics, weighted = (converted_metrics(m, self.num_classes) for m in (metrics, weighted_metrics))
             super().compile(optimizer=optimizer, loss=loss, metrics=metrics, weighted_metrics=weighted, **kwargs)
-        self._retraced()._hide("_feature_model", None)  # eagerly or in graphs, as asked for now
+        if self._retraced()._feature_model is not None:  # eagerly or in graphs, as asked for now
+            self._feature_model.predict_function = None
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as a saved model was, its optimizer's state included."""

@@ -171,9 +171,9 @@ def predict_files(
     pixel_scale : float, optional
         What pixels 0..255 are divided by. Default: 255, or 1 for a model that was first fitted to pixels 0..255.
     antialias : bool, optional
-        Whether images are antialiased as they are scaled. Default: as in training: True for a model that was first
-        fitted to arrays, as ``datasets.load`` reads them, False for one that was fitted to batches, as
-        ``keras.utils.image_dataset_from_directory`` yields them.
+        Whether images are antialiased as they are scaled. Default: as in training: False for a model that was first
+        fitted to batches, as ``keras.utils.image_dataset_from_directory`` yields them; else True, as ``datasets.load``
+        reads arrays.
 
     Returns
     -------
