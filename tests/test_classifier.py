@@ -689,14 +689,16 @@ def test_latents_features_and_calibrations_run_eagerly_if_asked_for(four):
 
     backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten(), Noting()])
     model = ds.SimplexClassifier(backbone, "vertices", 4, head="gaussian")
+    model.compile(keras.optimizers.Adam(0.1), run_eagerly=True)
+    model.fit(x, y, verbose=0)  # better than chance, as the calibration needs
     for asked in (True, False):
         model.compile("sgd", run_eagerly=asked)
-        model.build((None, 8, 8))
         eagerly.clear()
         model.calibrate(x, y, "latent").predict_latent(x[:5])
         model.predict_features(x[:5])
         assert set(eagerly) == {asked}
-    frozen = ds.SimplexClassifier(backbone, "vertices", 4, head="gaussian")  # of features that are computed once
+    backbone = keras.Sequential([backbone, keras.layers.Dense(9, trainable=False)])  # whose features are computed once
+    frozen = ds.SimplexClassifier(backbone, "vertices", 4, head="gaussian")
     for number, asked in enumerate((False, True, False), 1):
         frozen.compile("sgd", run_eagerly=asked)
         frozen.build((None, 8, 8))
