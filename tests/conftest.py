@@ -123,33 +123,6 @@ def _graphs_as_traced():
         ops._create_c_op = partial(ops._create_c_op, extract_traceback=False)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _eager_batches_of_all_samples():
-    """Networks that run eagerly predict and evaluate arrays in one batch: each of several would take as long."""
-    if not (network := sys.modules.get("deepsimplex.classifier.network")):
-        yield
-        return
-    from deepsimplex.classifier.model import SimplexClassifier
-    from deepsimplex.samples import ArraySamples
-
-    predict, to_evaluate = network.predictions, SimplexClassifier._to_evaluate
-
-    def size(model, samples, given, steps):
-        at_once = given is None and not steps and model.run_eagerly and isinstance(samples, ArraySamples)
-        return 1000 if at_once else given
-
-    def predictions(model, samples, batch_size, verbose, **options):
-        return predict(model, samples, size(model, samples, batch_size, options), verbose, **options)
-
-    def _to_evaluate(model, samples, batch_size=None, steps=None):
-        return to_evaluate(model, samples, size(model, samples, batch_size, steps), steps)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(network, "predictions", predictions)
-        patch.setattr(SimplexClassifier, "_to_evaluate", _to_evaluate)
-        yield
-
-
 @pytest.fixture
 def optimized_graphs():
     """Optimize graphs as users' processes do, for results that equal theirs bit by bit."""

@@ -11,10 +11,12 @@ import tensorflow as tf
 
 import deepsimplex as ds
 from deepsimplex import kernels
+from deepsimplex.classifier import network
 from deepsimplex.classifier.given_features import GivenFeatures, fixed_statistics, inner_layers, rescales_bytes
 from deepsimplex.geometry import vertices
 from deepsimplex.heads import ClosedFormHead, VariationalGaussianProcess
 from deepsimplex.readout import ArgmaxReadout, LeftOutSoftmax
+from deepsimplex.samples import ArraySamples
 from deepsimplex.targets import CASIMAC, ILR, Vertices
 
 
@@ -49,6 +51,27 @@ def make_model(backbone=None, num_classes=10, inducing=None, eager=True, **argum
     model = ds.SimplexClassifier(backbone or make_backbone(), num_classes=num_classes, **head, **arguments)
     model.compile(metrics=["accuracy"], run_eagerly=eager)
     return model
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _eager_batches_of_all_samples():
+    """Networks that run eagerly predict and evaluate arrays in one batch: several took ten seconds of these tests."""
+    predict, to_evaluate = network.predictions, ds.SimplexClassifier._to_evaluate
+
+    def size(model, samples, given, steps):
+        at_once = given is None and not steps and model.run_eagerly and isinstance(samples, ArraySamples)
+        return 1000 if at_once else given
+
+    def predictions(model, samples, batch_size, verbose, **options):
+        return predict(model, samples, size(model, samples, batch_size, options), verbose, **options)
+
+    def _to_evaluate(model, samples, batch_size=None, steps=None):
+        return to_evaluate(model, samples, size(model, samples, batch_size, steps), steps)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(network, "predictions", predictions)
+        patch.setattr(ds.SimplexClassifier, "_to_evaluate", _to_evaluate)
+        yield
 
 
 @pytest.fixture(scope="module")
