@@ -607,6 +607,40 @@ def test_solved_head_stays_while_the_backbone_is_trained(digits):
         model.forget(x[:2], y[:2])
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples_are_left_out_of_their_predictions_while_the_backbone_is_trained(weighted, digits):
+    """At rate zero the loss is that of left-out samples, in a second fit too, and of other samples the usual one."""
+    x, y, x_test, y_test = digits
+    weights = {"sample_weight": np.arange(200) % 3} if weighted else {}
+    model = make_model(inducing=50)
+    model.fit(x, y, verbose=0, **weights)
+    left_out = model.head.leave_out(model.predict_features(x), y, **weights)
+    log_p = np.asarray(model.readout.log_probabilities({"loc": left_out.loc, "scale": left_out.scale}))
+    losses = -log_p[np.arange(len(log_p)), y[left_out.rows]]
+    expected = np.sum(losses * weights.get("sample_weight", np.ones(200))[left_out.rows]) / 200
+    fitted = model.evaluate(x, y, verbose=0, **weights)[0]
+    model.backbone.trainable = True
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        history = model.fit(x, y, verbose=0, **weights).history
+    assert expected > 1.3 * fitted
+    assert history["loss"] == pytest.approx([expected], rel=1e-3)
+    assert model.fit(x[::-1], y[::-1], verbose=0).history["loss"][0] > 1.3 * fitted
+    usual = model.evaluate(x_test, y_test, verbose=0, return_dict=True)["loss"]
+    assert model.fit(x_test, y_test, verbose=0).history["loss"] == pytest.approx([usual], rel=1e-4)
+
+
+def test_streams_that_a_backbone_is_tuned_with_warn(digits):
+    x, y, *_ = digits
+    model = make_model(inducing=50)
+    model.fit(x, y, verbose=0)
+    model._set_unknown(None)
+    model.backbone.trainable = True
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    with pytest.warns(UserWarning, match="without leaving samples out of their own predictions.*: pass arrays"):
+        model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(100), verbose=0)
+
+
 def test_batch_normalization_keeps_its_statistics_while_the_backbone_is_trained(digits):
     """The head was solved with features by these statistics; scale, shift and random layers are trained as they are."""
     x, y, *_ = digits

@@ -4,6 +4,7 @@ Its base classes are ``SimplexNetwork`` (``network.py``: parts, steps from sampl
 ``CalibratedNetwork`` (``calibrated_network.py``: what is fitted after training). Training and files are here.
 """
 
+import copy
 import os
 from functools import partial
 from typing import Any, Self
@@ -45,7 +46,7 @@ from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
-from deepsimplex.samples.columns import as_tensor
+from deepsimplex.samples.columns import as_tensor, row_keys
 from deepsimplex.targets import Target
 
 
@@ -232,7 +233,8 @@ class SimplexClassifier(CalibratedNetwork):
 
         A head in closed form is solved instead, if the backbone has nothing to train: features are computed once, in
         inference mode, and one epoch reports loss and metrics of left-out training samples. A solved head stays as it
-        is while a backbone with trainable weights is trained through it.
+        is while a backbone with trainable weights is trained through it, each of the samples that it was solved with, if
+        they come in arrays, left out of its own prediction.
 
         Features of arrays by a frozen backbone are computed once for other heads, too, unless random layers change
         them in training. Fits after training reuse them for the same samples, while the weights are the same. They are
@@ -323,6 +325,8 @@ class SimplexClassifier(CalibratedNetwork):
         if is_frozen and compares_samples:
             samples = self._with_features(samples)
         self._adapt_head(samples, steps_per_epoch)
+        if self.head.is_closed_form:
+            samples = self._with_influence(samples)
         if validation is not None:
             kwargs |= self._validation_arguments(validation, batch_size, kwargs, is_frozen)
         self._build_metrics(samples)
@@ -529,6 +533,7 @@ class SimplexClassifier(CalibratedNetwork):
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
+        self._hide("_influence", None)
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
         log_p = self.readout.cross_fit(left_out)
@@ -538,6 +543,40 @@ class SimplexClassifier(CalibratedNetwork):
         with_features = Samples.of(features, y, labeled=True)
         error = partial(feature_neighbor_error, with_features, None, labels.class_numbers, seed=self.seed)
         return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True), error)
+
+    def _with_influence(self, samples: Samples) -> Samples:
+        """Return arrays whose labels have what ``train_step`` leaves every sample out of its own prediction by.
+
+        Otherwise a solved head predicts the labels of the samples that it was solved with from these labels, and the
+        backbone learns little. Samples are recognized by their values, and by their features before they are trained.
+        """
+        if samples.is_stream or self._workers.count > 1 or self.distribute_strategy.num_replicas_in_sync > 1:
+            warn_caller(
+                "the backbone is trained through the solved head without leaving samples out of their own predictions, "
+                "from which it learns less: pass arrays, on one device"
+            )
+            return samples
+        x, y, *others = samples.columns
+        keys, head = row_keys(x), np.asarray(self.head.loc_weights)
+        if self._influence is None or not np.array_equal(self._influence[0], head):
+            features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
+            weights = None if not others or others[0] is None else np.asarray(others[0])
+            known = np.flatnonzero(self.head.recognizes(features, y["label"], sample_weight=weights))
+            if not len(known):
+                return samples
+            weights = None if weights is None else weights[known]
+            influence, residuals = self.head.influence(features[known], y["label"][known], sample_weight=weights)
+            # The head may have room for more inducing rows; the last row is that of other samples.
+            influence = np.pad(influence.T, ((0, 1), (0, self.head.inducing - len(influence))))
+            residuals = np.pad(residuals, ((0, 1), (0, 0)))
+            numbers = {keys[row]: number for number, row in enumerate(known)}
+            self._hide("_influence", (head, numbers, influence.astype(np.float32), residuals.astype(np.float32)))
+        _, numbers, influence, residuals = self._influence
+        rows = [numbers.get(key, -1) for key in keys]
+        left_out = {"influence": influence[rows], "residuals": residuals[rows]}
+        with_influence = copy.copy(samples)
+        with_influence.columns = (x, {**y, **left_out}, *others)
+        return with_influence
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute the features of samples once, in inference mode; return them with labels and weights."""
@@ -613,6 +652,7 @@ class SimplexClassifier(CalibratedNetwork):
         counts = _product(self.unweighted_readout.factors(labels), weights)
         absent, before = self.head.absent, self.head.num_rows
         getattr(self.head, method)(features, labels, sample_weight=counts)
+        self._hide("_influence", None)
         if method == "partial_fit":
             self.readout.add_classes(np.setdiff1d(absent, self.head.absent))
             if self.unknown is not None:
@@ -744,8 +784,10 @@ class SimplexClassifier(CalibratedNetwork):
         """Train on a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
+        left_out = {name: y[name] for name in ("influence", "residuals") if name in y}
         with tf.GradientTape() as tape:
-            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True), training=True)
+            latent = part.outputs(partial(self.latent, **left_out), x, training=True)
+            outputs = self._with_log_probabilities(latent, training=True)
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
             is_mean = self.training_loss.reduction != "sum"

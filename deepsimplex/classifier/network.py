@@ -95,6 +95,7 @@ class SimplexNetwork(keras.Model):
         self._hide("_feature_model", None)
         self._hide("_given_features", None)  # features that are computed once, and their dtype
         self._hide("_given_dtype", None)
+        self._hide("_influence", None)  # of the samples that a closed-form head was solved with, by their digests
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
             self._hide("_input_dtypes", keras.tree.map_structure(lambda tensor: tensor.dtype, tensors))
@@ -129,12 +130,13 @@ class SimplexNetwork(keras.Model):
         latent = self.latent_of_features(self.features(inputs, training), training)
         return self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
 
-    def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
+    def latent(self, inputs: Any, training: bool | None = None, **left_out: Any) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
 
-        Except in training it is widened where samples are unfamiliar, after ``fit_density``.
+        Except in training it is widened where samples are unfamiliar, after ``fit_density``. ``left_out`` holds the
+        influence [N, M] and the residuals [N, L] of samples that a head in closed form predicts without themselves.
         """
-        return self.latent_of_features(self.features(inputs, training), training)
+        return self.latent_of_features(self.features(inputs, training), training, **left_out)
 
     def features(self, inputs: Any, training: bool | None = False) -> Any:
         """Return the backbone's features [N, d] of samples, or those that samples stand for in training and fitting."""
@@ -145,9 +147,9 @@ class SimplexNetwork(keras.Model):
                 return self.backbone(inputs, training=training)
         return self.backbone(inputs, training=training)
 
-    def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
+    def latent_of_features(self, features: Any, training: bool | None = None, **left_out: Any) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent, density = self.head(features, training=bool(training)), self.after_training.density
+        latent, density = self.head(features, training=bool(training), **left_out), self.after_training.density
         return latent if training or density is None else density.widened(latent, features)
 
     def predictive_latent(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:

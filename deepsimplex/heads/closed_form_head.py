@@ -270,11 +270,9 @@ class ClosedFormHead(Head):
         regression, parts = self.regression, []
         counts: list[NDArray[np.bool_]] = []
         self._check_signatures("leave_out")
-        known = cKDTree(self.signatures)
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), backbone):
-            distances, _ = known.query(self._signatures(features, labels), p=np.inf)
-            if (other := distances > _TOLERANCE * np.linalg.norm(features, axis=1)).any():
-                raise _unknown_row(sum(len(rows) for rows in counts) + int(np.argmax(other)))
+            if not (known := self._recognized(features, labels)).all():
+                raise _unknown_row(sum(len(rows) for rows in counts) + int(np.argmin(known)))
             counts.append(counted)
             Y = one_hot(labels, self.num_classes)
             parts.append((*regression.leave_out(regression.basis(features), Y), Y))
@@ -285,7 +283,7 @@ class ClosedFormHead(Head):
     def influence(
         self, x: Any, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what ``without`` needs to leave samples out, features [m, d] that the head was solved with.
+        """Return what ``without`` and ``call`` need to leave out features [m, d] that the head was solved with.
 
         Returns
         -------
@@ -300,6 +298,20 @@ class ClosedFormHead(Head):
             parts.append((regression.influence(basis[0]).T, residuals))
         influence, residuals = (np.concatenate(column) for column in zip(*parts, strict=True))
         return influence.T, residuals
+
+    def recognizes(
+        self, x: Any, y: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None
+    ) -> NDArray[np.bool_]:
+        """Return of which samples [N] the head was solved with the features [N, d], labels and weights.
+
+        Of none, for a head that was copied by its weights alone.
+        """
+        masks = []
+        for features, labels, counted in self._features(_labeled(x, y, sample_weight), None):
+            known = counted.copy()
+            known[counted] = self._recognized(features, labels) if len(self.signatures) else False
+            masks.append(known)
+        return np.concatenate(masks)
 
     def without(self, features: Any, influence: Any, residuals: Any) -> Any:
         """Return latent means [N, m, L] of features, a tensor [N, d], as if each of m samples were not among the rows.
@@ -449,6 +461,11 @@ class ClosedFormHead(Head):
                 features, labels = features[counted], (one_hot(labels, self.num_classes) * w[:, None])[counted]
             yield features, labels, counted
 
+    def _recognized(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return of which samples [N] the head was solved with the features and labels."""
+        distances, _ = cKDTree(self.signatures).query(self._signatures(features, labels), p=np.inf)
+        return distances <= _TOLERANCE * np.linalg.norm(features, axis=1)
+
     def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
         """Random projections [N, 5] of features, and their labels as numbers."""
         directions = np.random.default_rng(0).normal(size=(features.shape[1], _PROJECTIONS))
@@ -563,8 +580,8 @@ class ClosedFormHead(Head):
         products = ops.cast(ops.matmul(ops.cast(U, working), ops.cast(self.points, working)), dtype)
         return kernel.of_products(U, products, squares, working), kernel.variance(U), working
 
-    def call(self, features: Any) -> dict[str, Any]:
-        # features: [N, d]
+    def call(self, features: Any, influence: Any = None, residuals: Any = None) -> dict[str, Any]:
+        # features: [N, d]; influence: [N, M] and residuals: [N, L] of the row that every sample is predicted without
         k, variance, working = self._kernel_values(features)
         dtype = k.dtype
         loc_weights, sums, unit = (ops.cast(w, dtype) for w in (self.loc_weights, self.reduction_sums, self.unit))
@@ -574,7 +591,10 @@ class ClosedFormHead(Head):
         reduced = ops.cast(ops.matmul(ops.cast(c, working), ops.cast(self.reduction, working)), dtype)
         reduction = ops.sum(sums * m**2 + (2.0 * sums * m + reduced) * c, axis=1)
         variance = unit**2 * ops.maximum(variance - reduction, 0.0)[:, None]
-        loc = ops.cast(ops.matmul(k, loc_weights), self._output_dtype)
+        loc = ops.matmul(k, loc_weights)
+        if influence is not None:
+            loc -= ops.sum(k * ops.cast(influence, dtype), axis=1, keepdims=True) * ops.cast(residuals, dtype)
+        loc = ops.cast(loc, self._output_dtype)
         return {"loc": loc, "scale": ops.cast(ops.sqrt(variance + self.scale_floor**2), self._output_dtype)}
 
     def get_config(self) -> dict[str, Any]:

@@ -222,7 +222,7 @@ def test_costs_are_measured_once(files, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:training changes the latents")
 def test_backbones_are_tuned_once(files, tmp_path, monkeypatch):
     arguments = {"data": str(files / "known.npz"), "backbone": files / "backbone.keras", "rows": ROWS, "seeds": 1}
-    arguments |= {"runs": tmp_path, "epochs": 2, "rate": 0.003, "output": tmp_path / "table.json"}
+    arguments |= {"test_rows": 60, "runs": tmp_path, "epochs": 2, "rate": 0.003, "output": tmp_path / "table.json"}
     tuning.main(**arguments)
     rows = json.loads((tmp_path / "table.json").read_text())["rows"]
     accuracy = {row["method"]: float(row["accuracy"].split()[0]) for row in rows}

@@ -1,13 +1,13 @@
 """Tune a pretrained backbone: this package's default head, solved and kept, beside a softmax layer.
 
     python -m training.benchmarks.transfer.tuning --data FILE.npz --backbone FILE.keras [--size 128] --rows 2000 \
-        --seeds 3 --runs FOLDER --output FILE.json
+        [--test-rows 3000] --seeds 3 --runs FOLDER --output FILE.json
 
 fits both heads to the features of the frozen backbone, the softmax layer after dropout, then trains everything for
-three epochs at a small rate, but for batch normalization: in training mode it costs the softmax network a tenth of its
-accuracy. Optimizer and batches are the same, and the data those of ``training.benchmarks.transfer``. Nothing is held
-out; the temperature of the column "NLL, best temperature" is that of the test labels. What the folder has is not
-measured again.
+three epochs at a small rate, but for batch normalization, which in training mode would take the statistics of a few
+images. Optimizer and batches are the same, and the data those of ``training.benchmarks.transfer``. Nothing is held out;
+the temperature of the column "NLL, best temperature" is that of the test labels. What the folder has is not measured
+again.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,6 +86,7 @@ def main(
     size: Annotated[int | None, typer.Option(help="images are resized to this height and width")] = None,
     scale: Annotated[float, typer.Option(help="factor of pixels before the backbone")] = 1.0,
     rows: Annotated[int, typer.Option(help="number of training rows")] = 2000,
+    test_rows: Annotated[int | None, typer.Option(help="test rows, from the start; default all")] = None,
     seeds: int = 3,
     epochs: int = 3,
     rate: Annotated[float, typer.Option(help="of Adam at the start; it falls by a cosine to zero")] = 1e-4,
@@ -95,9 +96,14 @@ def main(
     """Train what is missing, and print the table."""
     network, images = Backbone(backbone, size, scale), load(data, ())
     images.unknown.clear()
+    images = images._replace(
+        x_test=images.x_test[:test_rows],
+        y_test=images.y_test[:test_rows],
+        human=None if images.human is None else images.human[:test_rows],
+    )
     if rows > len(images.x):
         raise typer.BadParameter(f"--rows must be at most {len(images.x)}, the rows of --data; found {rows}")
-    folder = runs / f"{Path(data).stem}-{backbone.stem}-{rows}-tuned-{epochs}-{rate:g}"
+    folder = runs / f"{Path(data).stem}-{backbone.stem}-{rows}-{test_rows or 'all'}-tuned-{epochs}-{rate:g}"
     folder.mkdir(parents=True, exist_ok=True)
     table = ResultTable("training.benchmarks.transfer.tuning")
     for name in METHODS:
