@@ -341,6 +341,10 @@ def test_readme_numbers_equal_results():
         for row, place in ((ours, 2), (softmax, 1))
     )
     assert f"with an AUROC of {score:.3f}, by the best score of softmax probabilities (GEN) with {gen:.3f}." in text
+    tuned = {row["method"]: row for row in results_of("transfer_tuning")}
+    ours, softmax = tuned["deepsimplex, tuned"], tuned["softmax, tuned"]
+    ratio = float(ours["NLL"].split()[0]) / float(softmax["NLL, best temperature"].split()[0])
+    assert f"the NLL is {ratio:.2f} of that of a softmax network with its best temperature." in text
     deep = {row["method"]: float(row["NLL"].split()[0]) for row in results_of("deep_small")}
     assert f"is {deep['deepsimplex']:.3f}, of a softmax layer on normalized features " in text
     assert f" {deep['cross-entropy, normalized features']:.3f}." in text

@@ -233,8 +233,8 @@ class SimplexClassifier(CalibratedNetwork):
 
         A head in closed form is solved instead, if the backbone has nothing to train: features are computed once, in
         inference mode, and one epoch reports loss and metrics of left-out training samples. A solved head stays as it
-        is while a backbone with trainable weights is trained through it, each of the samples that it was solved with, if
-        they come in arrays, left out of its own prediction.
+        is while a backbone with trainable weights is trained through it. Samples that the head was solved with are left
+        out of their own predictions then, if they come in arrays.
 
         Features of arrays by a frozen backbone are computed once for other heads, too, unless random layers change
         them in training. Fits after training reuse them for the same samples, while the weights are the same. They are

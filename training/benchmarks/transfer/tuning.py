@@ -12,14 +12,13 @@ again.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import keras
 import numpy as np
 import typer
 
 import deepsimplex as ds
-from deepsimplex.classifier.given_features import inner_layers
 from training.benchmarks.deep.__main__ import read_run
 from training.benchmarks.deep.methods import run_path
 from training.benchmarks.deep.table import with_error
@@ -66,14 +65,18 @@ def run(
     begun = clocks()
     model, predict = METHODS[name](training, body)
     yield "frozen", _scores(predict, Seconds.since(begun), images)
-    body.trainable = True
-    for layer in inner_layers(body):
-        layer.trainable = not isinstance(layer, keras.layers.BatchNormalization)
+    _train_all_but_normalization(body)
     steps = keras.optimizers.schedules.CosineDecay(rate, -(-number // BATCH) * epochs)
     model.compile(keras.optimizers.Adam(steps), "sparse_categorical_crossentropy")
     begun = clocks()
     model.fit(training.x, training.y, batch_size=BATCH, epochs=epochs, verbose=0)
     yield "tuned", _scores(predict, Seconds.since(begun), images)
+
+
+def _train_all_but_normalization(network: Any) -> None:
+    for layer in getattr(network, "layers", ()):
+        layer.trainable = not isinstance(layer, keras.layers.BatchNormalization)
+        _train_all_but_normalization(layer)
 
 
 def _scores(predict: Predict, spent: Seconds, images: Data) -> dict[str, float]:
