@@ -47,6 +47,7 @@ settings.load_profile("same")
 NEEDS: dict[str, Callable[[], bool]] = {
     "Debian's package dataset-fashion-mnist": Path("/usr/share/datasets/fashion-mnist").is_dir,
     "Debian's packages chromium and chromium-driver": lambda: all(map(shutil.which, ("chromium", "chromedriver"))),
+    "the extra onnx (pip install '.[onnx]')": lambda: importlib.util.find_spec("tf2onnx") is not None,
     "the extra docs (pip install '.[docs]')": lambda: importlib.util.find_spec("mkdocs") is not None,
 }
 """What the marker `needs` may name, and whether it is installed."""

@@ -62,8 +62,13 @@ WRITERS = {
 }
 
 
+NEEDS_ONNX = pytest.mark.needs("the extra onnx (pip install '.[onnx]')")
+
+
 @pytest.mark.parametrize("limit", [0, 700])
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=NEEDS_ONNX if name == "model.onnx" else ()) for name in WRITERS]
+)
 @pytest.mark.filterwarnings("ignore:optimality was not reached")
 def test_full_disk_raises_one_error_with_the_path(name, limit, model, estimator, tmp_path):
     path = tmp_path / name

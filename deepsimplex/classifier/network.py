@@ -483,8 +483,8 @@ class ClassProbabilities(keras.layers.Layer):
         """Create the weights."""
         options: Any = {"initializer": "zeros", "trainable": False, "autocast": False}
         self.pixel_scale = self.add_weight((), name="pixel_scale", dtype="float32", **options)
-        self.image_shape = self.add_weight((3,), name="image_shape", dtype="int32", **options)
-        self.antialias = self.add_weight((), name="antialias", dtype="int32", **options)
+        self.image_shape = self.add_weight((3,), name="image_shape", dtype="float32", **options)
+        self.antialias = self.add_weight((), name="antialias", dtype="float32", **options)
         self.tau = self.add_weight((), name="tau", dtype="float64", **options)
 
     def compute_output_spec(self, features: Any, training: bool | None = None) -> Any:
