@@ -457,6 +457,7 @@ def _unless_closed(name: str) -> Iterator[None]:
     except (AttributeError, OSError):  # no file, or none at all
         yield
         return
+    stream.flush()  # before what is written now
     by_line = stream.line_buffering or stream.write_through
     with io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, line_buffering=by_line) as writer:
         setattr(sys, name, writer)

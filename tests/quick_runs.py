@@ -12,15 +12,16 @@ from deepsimplex.monitoring import CalibrationBoard
 
 
 @contextmanager
-def without_pictures(*, export: bool = True, eager: bool = False) -> Iterator[None]:
-    """Skip figures and saliency of runs, and on request the SavedModel or the tracing of functions.
+def without_pictures(*, export: bool = True, eager: bool = False, saliency: bool = False) -> Iterator[None]:
+    """Skip figures of runs, their saliency unless it is asked for, and on request the SavedModel or tracing.
 
     A few steps take less time eagerly than the tracing of the functions that train, validate and predict.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_run, "CalibrationBoard", partial(CalibrationBoard, pictures=False))
         patch.setattr(run_results, "_draw", lambda *arguments: None)
-        patch.setattr(run_results, "explain_images", lambda *arguments: {})
+        if not saliency:
+            patch.setattr(run_results, "explain_images", lambda *arguments: {})
         if not export:
             patch.setattr(SimplexClassifier, "export", lambda *arguments, **options: None)
         with eager_classifiers() if eager else nullcontext():

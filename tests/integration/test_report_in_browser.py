@@ -55,7 +55,7 @@ def trained(tmp_path_factory) -> list[RunFolder]:
     place = tmp_path_factory.mktemp("trained")
     small = ["data.limit=200", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
     small += ["training.learning_rate=0.01", "training.batch_size=80", f"output={place / 'runs'}", "cache_dir=null"]
-    with without_pictures(export=False, eager=True):
+    with without_pictures(export=False, eager=True, saliency=True):
         return [
             experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *options]), verbose=0)
             for options in (
