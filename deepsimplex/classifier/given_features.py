@@ -199,7 +199,7 @@ class GivenFeatures:
             row = 0
             for x, *columns in blocks:
                 others.append(tuple(columns))
-                keys = row_keys(x) if keeps and not _has_ragged(x) else []
+                keys = row_keys(x) if keeps and not has_ragged(x) else []
                 features = self._known(keys)
                 yield self._computed(x, precision) if features is None else features
                 numbers.update(zip(keys, range(row, row + len(keys)), strict=True))
@@ -243,7 +243,8 @@ class GivenFeatures:
         return features
 
 
-def _has_ragged(x: Any) -> bool:
+def has_ragged(x: Any) -> bool:
+    """Return whether samples hold rows of several lengths."""
     return any(isinstance(leaf, tf.RaggedTensor) for leaf in keras.tree.flatten(x))
 
 

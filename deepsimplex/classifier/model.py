@@ -24,6 +24,7 @@ from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
     gives_probabilities,
     has_nothing_to_train,
+    has_ragged,
     random_layers,
     rescales_bytes,
     trains_pretrained,
@@ -550,14 +551,15 @@ class SimplexClassifier(CalibratedNetwork):
         Otherwise a solved head predicts the labels of the samples that it was solved with from these labels, and the
         backbone learns little. Samples are recognized by their values, and by their features before they are trained.
         """
-        if samples.is_stream or self._workers.count > 1 or self.distribute_strategy.num_replicas_in_sync > 1:
+        is_one_device = self._workers.count == 1 == self.distribute_strategy.num_replicas_in_sync
+        if samples.is_stream or not is_one_device or has_ragged(samples.columns[0]):
             warn_caller(
                 "the backbone is trained through the solved head without leaving samples out of their own predictions, "
                 "from which it learns less: pass arrays, on one device"
             )
             return samples
         x, y, *others = samples.columns
-        keys, head = row_keys(x), np.asarray(self.head.loc_weights)
+        keys, head = row_keys((x, y["label"])), np.asarray(self.head.loc_weights)
         if self._influence is None or not np.array_equal(self._influence[0], head):
             features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
             weights = None if not others or others[0] is None else np.asarray(others[0])
