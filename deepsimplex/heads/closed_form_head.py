@@ -270,8 +270,9 @@ class ClosedFormHead(Head):
         regression, parts = self.regression, []
         counts: list[NDArray[np.bool_]] = []
         self._check_signatures("leave_out")
+        tree = cKDTree(self.signatures)
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), backbone):
-            if not (known := self._recognized(features, labels)).all():
+            if not (known := self._recognized(tree, features, labels)).all():
                 raise _unknown_row(sum(len(rows) for rows in counts) + int(np.argmin(known)))
             counts.append(counted)
             Y = one_hot(labels, self.num_classes)
@@ -306,10 +307,10 @@ class ClosedFormHead(Head):
 
         Of none, for a head that was copied by its weights alone.
         """
-        masks = []
+        tree, masks = cKDTree(self.signatures), []
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), None):
             known = counted.copy()
-            known[counted] = self._recognized(features, labels) if len(self.signatures) else False
+            known[counted] = self._recognized(tree, features, labels)
             masks.append(known)
         return np.concatenate(masks)
 
@@ -461,9 +462,9 @@ class ClosedFormHead(Head):
                 features, labels = features[counted], (one_hot(labels, self.num_classes) * w[:, None])[counted]
             yield features, labels, counted
 
-    def _recognized(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return of which samples [N] the head was solved with the features and labels."""
-        distances, _ = cKDTree(self.signatures).query(self._signatures(features, labels), p=np.inf)
+    def _recognized(self, tree: cKDTree, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return of which samples [N] the signatures of features and labels are in the tree."""
+        distances, _ = tree.query(self._signatures(features, labels), p=np.inf)
         return distances <= _TOLERANCE * np.linalg.norm(features, axis=1)
 
     def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
