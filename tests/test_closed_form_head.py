@@ -127,6 +127,13 @@ def test_solved_head_and_readout_are_saved_and_exported(digits, solved, tmp_path
     np.testing.assert_allclose(served.serve(tf.constant(x_test)), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(("num_classes", "inducing"), [(2, 2000), (50, 2000), (60, 2400), (1000, 4000)])
+def test_default_number_of_inducing_rows(num_classes, inducing):
+    assert ds.heads.ClosedFormHead(num_classes).inducing == inducing
+    assert ds.heads.ClosedFormHead(num_classes).get_config()["inducing"] == inducing
+    assert ds.heads.ClosedFormHead(num_classes, 30).inducing == 30
+
+
 def test_files_hold_inducing_rows_alone(digits, tmp_path):
     x, y, *_ = digits
     head = ds.heads.ClosedFormHead(10, inducing=2000)

@@ -145,7 +145,7 @@ def test_invalid_number_of_inducing_rows_raises(inducing, value):
 
 
 def test_collapsed_inference_without_effect_warns(classifier):
-    with pytest.warns(UserWarning, match="inference='collapsed' changes nothing up to inducing=2000 rows X; found 60"):
+    with pytest.warns(UserWarning, match="changes nothing: all 60 rows X are inducing; lower inducing=None"):
         collapsed = ds.SimplexGaussianProcess(inference="collapsed").fit(X, y)
     np.testing.assert_array_equal(collapsed.predict_proba(X_TEST), classifier.predict_proba(X_TEST))
     few = ds.SimplexGaussianProcess(inference="collapsed", inducing=30).fit(X, y)

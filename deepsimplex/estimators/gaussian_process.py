@@ -18,7 +18,7 @@ from deepsimplex._utils.parameters import constructor_parameters
 from deepsimplex._utils.validation import check_choice, check_flag, check_groups, check_sample_weight, check_whole
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
 from deepsimplex.estimators.checked_data import checked_labels, readable_rows, training_samples
-from deepsimplex.estimators.label_process import INDUCING, LabelPosterior, LabelProcess
+from deepsimplex.estimators.label_process import LabelPosterior, LabelProcess
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
@@ -197,8 +197,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     max_iter, n_restarts
         For "exact" and "collapsed" with a named target; see ``deepsimplex.gp.GaussianProcess``.
     inducing : int or array_like, shape [M, d], optional
-        Default None: 2000 rows at most for ``target="auto"``, 200 points for "collapsed" and "stochastic" with a named
-        target; see ``deepsimplex.gp.CollapsedGaussianProcess``.
+        Default None: 2000 rows at most for ``target="auto"``, up to 4000 for more than 50 classes; 200 points for
+        "collapsed" and "stochastic" with a named target; see ``deepsimplex.gp.CollapsedGaussianProcess``.
     learn_inducing : bool, optional
         Whether the inducing points are optimized. Default None: True for "stochastic", False for "collapsed", whose
         points remain among the samples.
@@ -331,7 +331,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
                 f"{', '.join(given)} must be given with a named target, such as target='ilr'; found target='auto', "
                 "which chooses kernel, noise and readout by leave-one-out"
             )
-        inducing = INDUCING if self.inducing is None else check_whole(self.inducing, "inducing", 1)
+        inducing = None if self.inducing is None else check_whole(self.inducing, "inducing", 1)
         return LabelProcess(inducing, check_flag(self.scale_features, "scale_features"), seed)
 
     def fit(
@@ -410,10 +410,10 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         self.target_ = TARGETS.get("vertices").fit(None, np.arange(n), num_classes=n)
         self.smoothing_, self.smoothing_scores_ = None, {}
         left_out, p = process.fit_samples(samples, n, groups)
-        self.inference_ = "exact" if process.inducing >= N else "collapsed"
+        self.inference_ = "exact" if process.posterior_.head.inducing == N else "collapsed"
         if self.inference != "auto" and self.inference_ != self.inference:
             warn_caller(
-                f"inference='collapsed' changes nothing up to inducing={process.inducing} rows X; found {N}: lower it",
+                f"inference='collapsed' changes nothing: all {N} rows X are inducing; lower inducing={self.inducing}",
             )
         self.regressor_, self.n_iter_ = process, process.n_iter_
         self.loo_rows_, self.loo_rows_proba_ = rows[left_out.rows], p

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from deepsimplex._utils.memory import check_memory
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex.heads import ClosedFormHead
-from deepsimplex.kernels.closed_form import ROWS
+from deepsimplex.kernels.closed_form import ROWS, default_inducing
 from deepsimplex.kernels.feature_kernel import COEFFICIENTS
 from deepsimplex.kernels.stationary import operations
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutLatents, LeftOutSoftmax
 from deepsimplex.samples import Samples
 
-# Inducing rows at most, by default: up to as many rows the process is exact.
-INDUCING = 2000
 # Matrices [N, N] that an exact fit holds at once.
 _MATRICES = 12
 # Bound of clipped columns, and the value beyond which they are on it; a normal distribution's distance of quartiles in
@@ -167,8 +165,9 @@ class LabelPosterior(tf.Module):
         numbers = {"lengthscale": kernel.lengthscale, "linear": kernel.linear / kernel.power, "noise": regression.noise}
         return {"name": name, **{key: float(value) for key, value in numbers.items()}}
 
-    def extended(self, samples: Samples, inducing: int) -> "LabelPosterior":
+    def extended(self, samples: Samples, inducing: int | None) -> "LabelPosterior":
         """Return a posterior with further rows, which are inducing if all rows are, up to ``inducing`` of them."""
+        inducing = inducing or default_inducing(self.head.num_classes)
         other = self.copied(max(self.head.inducing, min(self.head.regression.num_rows + samples.num_rows, inducing)))
         other.head.partial_fit(self.feature_samples(samples))
         return other
@@ -220,8 +219,8 @@ class LabelProcess:
 
     Parameters
     ----------
-    inducing : int
-        Inducing rows at most.
+    inducing : int or None
+        Inducing rows at most: up to as many rows the process is exact. None: ``kernels.default_inducing``.
     scale_features : bool
         Whether columns are standardized, without far outliers, and get smooth steps.
     random_state : int
@@ -244,7 +243,7 @@ class LabelProcess:
     True
     """
 
-    inducing: int
+    inducing: int | None
     scale_features: bool
     random_state: int
     n_iter_: int = field(default=1, init=False)
@@ -268,7 +267,8 @@ class LabelProcess:
             Class probabilities of the rows that were left out.
         """
         steps = SmoothSteps.of(samples.draw(ROWS, self.random_state).columns[0]) if self.scale_features else None
-        posterior = LabelPosterior.unsolved(num_classes, min(self.inducing, samples.num_rows), steps)
+        inducing = self.inducing or default_inducing(num_classes)
+        posterior = LabelPosterior.unsolved(num_classes, min(inducing, samples.num_rows), steps)
         left_out = posterior.head.solve(
             posterior.feature_samples(samples),
             groups=groups,

@@ -50,10 +50,11 @@ class ClosedFormHead(Head):
     ----------
     num_classes : int
         Number of classes n, at least 2.
-    inducing : int
+    inducing : int, optional
         Number of inducing rows M. With up to M samples all of them are, and the process is exact; otherwise they are
         drawn at random. ``solve`` takes O(M^3 + N M^2) time and a prediction O(M (M + d)), as
-        many as there are numbers in the weights. Default 2000: fewer cost accuracy where there are more samples.
+        many as there are numbers in the weights. Default None: 2000, or 40 for each class if that is more, but at most
+        4000; fewer cost accuracy where there are more samples.
     target : Target, str or dict
         Target of the classifier, one that is made from labels alone. Default "vertices".
     scale_floor : float
@@ -106,7 +107,7 @@ class ClosedFormHead(Head):
     def __init__(
         self,
         num_classes: int,
-        inducing: int = 2000,
+        inducing: int | None = None,
         *,
         target: Target | str | Mapping[str, Any] = "vertices",
         scale_floor: float = 1e-3,
@@ -115,7 +116,9 @@ class ClosedFormHead(Head):
         super().__init__(autocast=False, **kwargs)
         self.adapted = False
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
-        self.inducing = check_whole(inducing, "inducing", least=1)
+        self.inducing = (
+            kernels.default_inducing(num_classes) if inducing is None else check_whole(inducing, "inducing", least=1)
+        )
         self.scale_floor = check_number(scale_floor, "scale_floor", 0.0)
         self.target = TARGETS.get(target)
         self.latent_dim = self.target.latent_dim(self.num_classes)

@@ -1,6 +1,6 @@
 """Kernels on Keras operations, and the regression on labels in closed form with its exact leave-one-out."""
 
-from deepsimplex.kernels.closed_form import Block, ClosedForm, Fold, array_blocks
+from deepsimplex.kernels.closed_form import Block, ClosedForm, Fold, array_blocks, default_inducing
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import LabelRegression, NoisePath, Regressed, left_out, symmetric
 from deepsimplex.kernels.left_out_readout import LeftOutReadout
@@ -29,6 +29,7 @@ __all__ = [
     "Regressed",
     "Transformation",
     "array_blocks",
+    "default_inducing",
     "left_out",
     "matern12",
     "matern32",

@@ -24,6 +24,9 @@ ROWS, _SHARES = 10_000, 5_000_000
 # Of them those that the readout is fitted to, if no groups are given: so many, or so many of a class if that is more;
 # and those by which the noise is chosen.
 _LEFT_OUT_ROWS, _ROWS_OF_CLASS, _NOISE_ROWS = 5000, 100, 600
+# Inducing rows at most, by default: so many, or so many of a class if that is more, up to the last. With 10 000 images
+# of CIFAR-100 the NLL of 4000 is 1% below that of 2000.
+_INDUCING, _INDUCING_OF_CLASS, _MOST_INDUCING = 2000, 40, 4000
 # Inducing rows and rows by which the transformation, then the kernel are chosen.
 _TRANSFORMATION_CHOICE, _KERNEL_CHOICE = (300, 1000), (500, 2500)
 
@@ -89,7 +92,7 @@ class ClosedForm:
         cls,
         blocks: Blocks,
         num_classes: int,
-        inducing: int = 2000,
+        inducing: int | None = None,
         kernel: FeatureKernel | None = None,
         noise: float | None = None,
         seed: int = 0,
@@ -104,7 +107,7 @@ class ClosedForm:
             twice, or thrice with groups, if there are more than 10 000 rows.
         num_classes : int
         inducing : int
-            Largest number of inducing rows. Default 2000.
+            Largest number of inducing rows. Default None: ``default_inducing``.
         kernel : FeatureKernel, optional
             Default: chosen by ``KernelChoice`` among some of the rows.
         noise : float, optional
@@ -117,7 +120,7 @@ class ClosedForm:
         rng = np.random.default_rng(check_whole(seed, "seed", 0))
         (X, Y, groups), drawn, count = _drawn_rows(blocks, num_classes, rng)
         order = rng.permutation(len(X))
-        points = np.sort(order[:inducing])
+        points = np.sort(order[: inducing or default_inducing(num_classes)])
         used = _has_others(Y, groups)
         if not used.any():
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
@@ -235,6 +238,17 @@ def _has_others(Y: Array, groups: NDArray[Any] | None) -> NDArray[np.bool_]:
     units = np.arange(len(Y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     pairs = np.unique(np.stack([labels, units]), axis=1)
     return np.bincount(pairs[0], minlength=Y.shape[1])[labels] > 1
+
+
+def default_inducing(num_classes: int) -> int:
+    """Largest number of inducing rows by default: 2000, or 40 for each class if that is more, but at most 4000.
+
+    Examples
+    --------
+    >>> default_inducing(10), default_inducing(100)
+    (2000, 4000)
+    """
+    return min(max(_INDUCING, _INDUCING_OF_CLASS * num_classes), _MOST_INDUCING)
 
 
 def _chosen_kernel(

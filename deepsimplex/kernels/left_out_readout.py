@@ -18,6 +18,8 @@ LOWEST = -30.0
 _PRIOR_MEAN = np.array([0.0, 0.0, np.log(3.0), 0.5])
 _PRIOR_DEVIATION = np.array([10.0, 5.0, 0.5, 1.0])
 _OFFSET_DEVIATION = 1.0
+# Rows that t and c are fitted to at most, or those with so many scores if that is more: two numbers need no more.
+_ROWS_OF_NUMBERS, _SCORES_OF_NUMBERS = 2000, 200_000
 # Penalties of the matrix among which is chosen, from one that allows none.
 PENALTIES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 # Share of the labels that is spread over all classes, in units of the squared rate of left-out rows whose class is not
@@ -152,7 +154,10 @@ def log_softplus(x: Array) -> Array:
 
 
 def _fit_numbers(scores: Array, labels: Array) -> Array:
-    """Fit log t and c, together with a, g and the offsets that go with them, without a matrix."""
+    """Fit log t and c, together with a, g and the offsets that go with them, without a matrix, to some of the rows."""
+    rows = max(_ROWS_OF_NUMBERS, _SCORES_OF_NUMBERS // scores.shape[1])
+    some = np.random.default_rng(0).permutation(len(scores))[:rows]
+    scores, labels = scores[some], labels[some]
     n = scores.shape[1]
     mean, deviation = np.zeros(4 + n), np.full(4 + n, _OFFSET_DEVIATION)
     mean[:4], deviation[:4] = _PRIOR_MEAN, _PRIOR_DEVIATION

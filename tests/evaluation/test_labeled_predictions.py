@@ -71,7 +71,7 @@ def test_shuffled_data_give_the_right_accuracy(name, source, classifiers):
     model = classifiers[name]
     y = NAMES[Y] if name in ("named", "after") else Y
     report = ds.evaluation.report(model, SOURCES[source](X, y), bins=5)
-    assert report.accuracy > 0.9
+    assert report.accuracy > 0.8
     assert report.samples == 90
     if source != "PyDataset":
         p = model.predict(X, verbose=0) if name == "network" else model.predict_proba(X)

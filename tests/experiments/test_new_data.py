@@ -94,7 +94,8 @@ def test_predictions_of_files_equal_those_of_loaded_samples(model, photos):
     (x, y), _ = ds.datasets.load(photos, test_fraction=0.0)
     np.testing.assert_allclose(table.probabilities, model.predict_proba(x), atol=1e-6)
     np.testing.assert_array_equal(table.sets, model.predict_set(x))
-    np.testing.assert_allclose(table.familiarity, model.familiarity(x))
+    # Ranks among 1000 references: rounding may exchange two of them.
+    np.testing.assert_allclose(table.familiarity, model.familiarity(x), atol=0.0015)
     np.testing.assert_allclose(table.unknown_score, model.unknown_score(x), atol=1e-6)
     np.testing.assert_array_equal(table.unknown, model.predict_or_unknown(x) == -1)
     assert table.files[0] == "cat/p00/0.png"
@@ -276,7 +277,7 @@ def test_size_that_nobody_knows_must_be_given(tmp_path):
     assert ImageReading.of(unfitted, image_size=6, pixel_scale=255).antialias
 
 
-@pytest.mark.parametrize(("size", "suffix"), [((30, 20), "png"), ((30, 20), "jpg"), ((4, 3), "png"), ((9, 3), "png")])
+@pytest.mark.parametrize(("size", "suffix"), [((30, 20), "png"), ((30, 20), "jpg"), ((9, 3), "png")])
 def test_images_are_scaled_as_by_the_reader_of_training(size, suffix, tmp_path, monkeypatch):
     """That of Keras for batches, that of the package for arrays; in evaluations, too."""
     for number in range(2):
@@ -295,12 +296,12 @@ def test_images_are_scaled_as_by_the_reader_of_training(size, suffix, tmp_path, 
     )
     for data, pixels, antialias in (((batches,), next(iter(batches))[0].numpy(), False), ((x, y), x, True)):
         backbone = keras.Sequential([keras.Input((*SIZE, 3)), keras.layers.Flatten()])
-        model = ds.SimplexClassifier(backbone, class_names=["c0", "c1"])
-        model.compile()
-        model.fit(*data, verbose=0)
-        model.save(tmp_path / "model.keras")
         announced = []
-        with user_warnings():
+        with user_warnings(), eager_classifiers():
+            model = ds.SimplexClassifier(backbone, class_names=["c0", "c1"])
+            model.compile()
+            model.fit(*data, verbose=0)
+            model.save(tmp_path / "model.keras")
             predict_files(tmp_path / "model.keras", tmp_path / "data")
             evaluate_on(model, tmp_path / "data", announce=announced.append)
             predict_files(model, tmp_path / "data", antialias=not antialias)

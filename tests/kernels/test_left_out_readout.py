@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime, minimize
 
-from deepsimplex.kernels import LeftOutReadout
+from deepsimplex.kernels import LeftOutReadout, left_out_readout
 from deepsimplex.kernels.left_out_readout import _Affine, log_softmax
 
 
@@ -62,6 +62,14 @@ def test_matrix_is_allowed_where_folds_are_likelier_with_it(confused):
     readout = LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)])
     assert (readout.penalty < 30) == confused
     assert (np.abs(readout.matrix).max() > 0.5) == confused
+
+
+def test_part_of_many_scores_gives_the_likelihood_of_all(monkeypatch):
+    scores, labels = confused_scores(4000, seed=1)
+    whole = loss(LeftOutReadout.fit(scores, labels, penalties=[1.0]), scores, labels)
+    monkeypatch.setattr(left_out_readout, "_ROWS_OF_NUMBERS", 500)
+    monkeypatch.setattr(left_out_readout, "_SCORES_OF_NUMBERS", 0)
+    assert abs(loss(LeftOutReadout.fit(scores, labels, penalties=[1.0]), scores, labels) / whole - 1) < 0.01
 
 
 def test_separable_rows_give_finite_numbers():
