@@ -118,16 +118,16 @@ class ClosedForm:
             Transformations of the features among which the kernel is chosen. Default: all.
         """
         rng = np.random.default_rng(check_whole(seed, "seed", 0))
-        (X, Y, groups), drawn, count = _drawn_rows(blocks, num_classes, rng)
+        (X, Y, groups), drawn, count, has_several = _drawn_rows(blocks, num_classes, rng)
         order = rng.permutation(len(X))
         points = np.sort(order[: inducing or default_inducing(num_classes)])
-        used = _has_others(Y, groups)
-        if not used.any():
+        used, shared = has_several[Y.argmax(axis=1)], _has_others(Y, groups)
+        if not shared.any():
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
         weight = float(Y.sum() / len(Y))  # noises are chosen per mean weight of a row: its unit does not matter
         start, strides = len(NOISES) // 2, [4, 2, 1]
         if kernel is None:
-            kernel, start = _chosen_kernel(X, Y / weight, groups, used, order, len(points), transformations)
+            kernel, start = _chosen_kernel(X, Y / weight, groups, shared, order, len(points), transformations)
             strides = [2]
         regression = LabelRegression(kernel, kernel.transform(X[points]), num_classes)
         basis = regression.basis_of_points() if len(points) == len(X) else regression.basis(X)
@@ -196,15 +196,25 @@ def one_hot(y: NDArray[Any], num_classes: int) -> Array:
 
 def _drawn_rows(
     blocks: Blocks, num_classes: int, rng: np.random.Generator
-) -> tuple[tuple[NDArray[Any], Array, NDArray[Any] | None], NDArray[np.int64], int]:
-    """Draw at most ``ROWS`` rows, whole groups if there are any; also return their positions, and count all rows."""
-    groups = None
+) -> tuple[tuple[NDArray[Any], Array, NDArray[Any] | None], NDArray[np.int64], int, NDArray[np.bool_]]:
+    """Draw at most ``ROWS`` rows, whole groups if there are any.
+
+    Also return their positions, the number of all rows, and which classes have several of these, or of their groups.
+    """
+    groups, start = None, 0
+    units: list[set[Any]] = [set() for _ in range(num_classes)]
     most = min(ROWS, max(_SHARES // num_classes, 1))
     reservoir = Reservoir(most, rng)
     for x, y, group in blocks():
         if not np.isfinite(x).all():
             raise ValueError("samples must give finite features; found NaN or infinity")
         reservoir.add((x, y) if group is None else (x, y, group))
+        labels = np.argmax(y, axis=1) if np.ndim(y) == 2 else y
+        names = range(start, start + len(x)) if group is None else np.asarray(group).tolist()
+        for label, name in zip(labels.tolist(), names, strict=True):
+            if len(units[label]) < 2:
+                units[label].add(name)
+        start += len(x)
     draw = reservoir.drawn()
     if not draw.given:
         raise ValueError("samples must hold at least one sample; found none")
@@ -213,7 +223,7 @@ def _drawn_rows(
         X, y, groups, rows = _whole_groups(blocks, rest[0], most)
     elif rest:
         groups = rest[0]
-    return (X, one_hot(y, num_classes), groups), rows, draw.given
+    return (X, one_hot(y, num_classes), groups), rows, draw.given, np.array([len(names) > 1 for names in units])
 
 
 def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArray[Any], ...]:
@@ -233,7 +243,7 @@ def _whole_groups(blocks: Blocks, drawn: NDArray[Any], most: int) -> tuple[NDArr
 
 
 def _has_others(Y: Array, groups: NDArray[Any] | None) -> NDArray[np.bool_]:
-    """Whether other rows, or groups, share the likeliest class of a row."""
+    """Whether other rows of these, or groups, share the likeliest class of a row."""
     labels = Y.argmax(axis=1)
     units = np.arange(len(Y)) if groups is None else np.unique(groups, return_inverse=True)[1]
     pairs = np.unique(np.stack([labels, units]), axis=1)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from deepsimplex.kernels import KERNELS as STATIONARY
-from deepsimplex.kernels import ClosedForm, FeatureKernel, LabelRegression, NoisePath, array_blocks
+from deepsimplex.kernels import ClosedForm, FeatureKernel, LabelRegression, NoisePath, array_blocks, closed_form
 from deepsimplex.kernels.kernel_choice import KernelChoice
 from tests.reference import label_regression as reference
 
@@ -224,3 +224,15 @@ def test_features_that_are_not_finite_raise(digits):
     X, y = digits
     with pytest.raises(ValueError, match="finite"):
         ClosedForm.solve(array_blocks(np.where(X == 3, np.nan, X), y), 10)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_rows_whose_class_has_others_that_are_not_drawn_can_be_left_out(size, monkeypatch):
+    monkeypatch.setattr(closed_form, "ROWS", 40)
+    numbers = np.arange(200)
+    groups = None if size == 1 else numbers // size
+    y, X = numbers // size % 20, np.random.default_rng(0).normal(size=(200, 3))
+    result = ClosedForm.solve(array_blocks(X, y, groups, size=50), 20, inducing=30)
+    assert len(result.used) <= 40
+    assert (np.unique(y[result.rows[::size]], return_counts=True)[1] == 1).any()
+    assert result.used.all()
