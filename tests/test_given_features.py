@@ -524,6 +524,23 @@ def test_loaded_models_go_on(changed, digits, fitted, tmp_path):
     assert np.abs(models[0].predict(x_test, verbose=0) - fitted.predict(x_test, verbose=0)).max() > 1e-3
 
 
+def test_head_is_computed_once(fitted, digits, monkeypatch, tmp_path):
+    """Probabilities, latents and the unknown score share it: its products take most of the time behind a backbone."""
+    calls, call = [], ClosedFormHead.call
+    monkeypatch.setattr(
+        ClosedFormHead, "call", lambda self, x, **options: (calls.append(x), call(self, x, **options))[1]
+    )
+    x = digits[2]
+    for compute in (fitted.predict_all, fitted.predict_or_unknown, fitted.predict_latent, fitted.predict_proba):
+        calls.clear()
+        compute(x)
+        assert len(calls) == 1
+    fitted.export(tmp_path / "served")
+    graph = tf.saved_model.load(tmp_path / "served").signatures["serving_default"].graph.as_graph_def()
+    names = (node.name for function in graph.library.function for node in function.node_def)
+    assert len({name.split("/")[0] for name in names if name.startswith("closed_form_head")}) == 1
+
+
 def test_export_equals_predictions(digits, fitted, tmp_path):
     *_, x_test, _ = digits
     fitted.export(tmp_path / "served")

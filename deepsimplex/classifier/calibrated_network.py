@@ -526,7 +526,8 @@ class CalibratedNetwork(SimplexNetwork):
             )
 
         def outputs(features: Any) -> dict[str, Any]:
-            return {"unknown": self._unknown_of_features(features), "probabilities": self.class_probabilities(features)}
+            head, latent = self._gaussians(features)
+            return {"unknown": self._unknown_of(head), "probabilities": self.probabilities(latent)}
 
         return self._predicted("unknown", outputs, x, batch_size, verbose)
 
@@ -565,9 +566,9 @@ class CalibratedNetwork(SimplexNetwork):
             batch_size = min(batch_size or BATCH_SIZE, SET_ROWS)
 
         def outputs(features: Any) -> dict[str, Any]:
-            latent = self._read_out(features)
+            head, latent = self._gaussians(features)
             p = self.probabilities(latent)
-            return {"probabilities": p, "latent": latent, **self._served(p, features, after)}
+            return {"probabilities": p, "latent": latent, **self._served(p, features, head, after)}
 
         return self._predicted("all", outputs, x, batch_size, verbose)
 
@@ -581,9 +582,9 @@ class CalibratedNetwork(SimplexNetwork):
             log_p = self.unweighted_readout.log_probabilities(self.predictive_latent(latent, calibrated=False))
         return {"log_p": log_p, "variance": tf.reduce_sum(tf.square(latent["scale"]), axis=axes)}
 
-    def _unknown_of_features(self, features: Any) -> Any:
+    def _unknown_of(self, head: dict[str, Any]) -> Any:
         assert self.unknown is not None
-        return self.unknown(**self._unknown_inputs(self.head(features)))
+        return self.unknown(**self._unknown_inputs(head))
 
     def _fit_unknown(self, log_p: Any, variance: Any) -> Self:
         return self._set_unknown(UnknownScore().fit(np.asarray(log_p), np.asarray(variance)))
@@ -593,9 +594,14 @@ class CalibratedNetwork(SimplexNetwork):
         self._output_models.clear()
         return self
 
-    def _served(self, p: Any, features: Any, after: FittedComponents | None = None) -> dict[str, Any]:
-        """Return the outputs of an exported classifier that depend on what is fitted beside the network."""
-        unknown = {} if self.unknown is None else {"unknown": self._unknown_of_features(features)}
+    def _served(
+        self, p: Any, features: Any, head: dict[str, Any], after: FittedComponents | None = None
+    ) -> dict[str, Any]:
+        """Return the outputs that depend on what is fitted beside the network.
+
+        They are computed from class probabilities, features and the Gaussian of the head.
+        """
+        unknown = {} if self.unknown is None else {"unknown": self._unknown_of(head)}
         return {**(after or self.after_training).served(p, features), **unknown}
 
     @property

@@ -1009,17 +1009,18 @@ class SimplexClassifier(CalibratedNetwork):
         names = list(named) if several else list(shapes) if isinstance(shapes, dict) else ["image"]
         scale = float(self.class_probabilities.pixel_scale.value.numpy()) or 255.0
 
-        def features(samples: Any) -> Any:
-            return self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
+        def gaussians(samples: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+            features = self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
+            return features, *self._gaussians(features)
 
         export_model(
             self,
             filepath,
             format,
-            features=features,
-            latent=lambda features: self.predictive_latent(self.latent_of_features(features), calibrated=True),
+            features=gaussians,
+            latent=lambda outputs: outputs[2],
             readout=self.probabilities,
-            further_outputs=self._served,
+            further_outputs=lambda p, outputs: self._served(p, *outputs[:2]),
             sample_shape=named if several else shapes,
             sample_dtype=by_name(names, self._input_dtypes),
             class_names=self.class_names,

@@ -149,8 +149,13 @@ class SimplexNetwork(keras.Model):
 
     def latent_of_features(self, features: Any, training: bool | None = None, **left_out: Any) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent, density = self.head(features, training=bool(training), **left_out), self.after_training.density
-        return latent if training or density is None else density.widened(latent, features)
+        latent = self.head(features, training=bool(training), **left_out)
+        return latent if training else self._widened(latent, features)
+
+    def _widened(self, latent: dict[str, Any], features: Any) -> dict[str, Any]:
+        """Widen the head's Gaussian of features [N, d] where they are unfamiliar, after ``fit_density``."""
+        density = self.after_training.density
+        return latent if density is None else density.widened(latent, features)
 
     def predictive_latent(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's noise added, and calibrated if asked."""
@@ -404,9 +409,14 @@ class SimplexNetwork(keras.Model):
             self._output_models[name] = Output(self, lambda x: outputs(self.features(x)))
         return predictions(self._output_models[name], samples, batch_size, verbose)
 
+    def _gaussians(self, features: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the head's Gaussian of features [N, d], and the one that is read out: widened and calibrated."""
+        head = self.head(features)
+        return head, self.predictive_latent(self._widened(head, features), calibrated=True)
+
     def _read_out(self, features: Any) -> dict[str, Any]:
-        """Return the Gaussian that is read out of features [N, d], calibrated."""
-        return self.predictive_latent(self.latent_of_features(features), calibrated=True)
+        """Return the Gaussian that is read out of features [N, d]."""
+        return self._gaussians(features)[1]
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""

@@ -63,7 +63,8 @@ def export_model(
         From samples to the input of ``latent`` or, without latents, of ``readout``; computed once. Default None: they
         take samples.
     further_outputs : callable, optional
-        From class probabilities and features (samples if ``features`` is None) to a dict of other outputs by name.
+        From class probabilities and the output of ``features`` (samples if that is None) to a dict of other outputs by
+        name.
     input_name : str
         Name of the input in the serving signature, unless there are several.
     sample_dtype : str or dict
