@@ -601,7 +601,7 @@ def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["monitor", "--help"], 0), (["monitor", "p.npz", "p.npz", "q.npz"], 0), (["report", "none"], 2)],
+    [(["--help"], 0), (["monitor", "--help"], 0), (["monitor", "p.npz", "p.npz", "q.npz"], 0), (["report", "none"], 2)],
 )
 def test_reader_that_stops_reading_is_no_error(arguments, code, tmp_path):
     """As ``head`` does; commands end their work."""

@@ -277,7 +277,7 @@ def test_size_that_nobody_knows_must_be_given(tmp_path):
     assert ImageReading.of(unfitted, image_size=6, pixel_scale=255).antialias
 
 
-@pytest.mark.parametrize(("size", "suffix"), [((30, 20), "png"), ((30, 20), "jpg"), ((9, 3), "png")])
+@pytest.mark.parametrize(("size", "suffix"), [((30, 20), "png"), ((30, 20), "jpg"), ((4, 3), "png"), ((9, 3), "png")])
 def test_images_are_scaled_as_by_the_reader_of_training(size, suffix, tmp_path, monkeypatch):
     """That of Keras for batches, that of the package for arrays; in evaluations, too."""
     for number in range(2):
