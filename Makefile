@@ -12,6 +12,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 ELSEWHERE := --ignore tests/integration --ignore tests/training
 SEED ?= $(shell date +%s)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Loading TensorFlow takes four times as long in every process where compiled modules may not be kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo docs figures tables reproduce robustness lint clean
 .PHONY: test test-fast test-integration test-examples test-training test-lowest test-peers
