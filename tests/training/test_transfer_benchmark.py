@@ -127,12 +127,14 @@ def test_features_are_computed_once_for_each_block_and_setting(files, tmp_path, 
     monkeypatch.setattr(features, "BLOCK", 2)
     backbone = features.Backbone(files / "backbone.keras")
     expected = backbone.load((6, 6)).predict(images, verbose=0)
-    np.testing.assert_allclose(backbone.features(images[:4], "four", tmp_path), expected[:4], rtol=1e-6)
+    # sums of float32 over pixels of 255 depend on the size of a batch, by the machine
+    same = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6 * expected.max())
+    same(backbone.features(images[:4], "four", tmp_path), expected[:4])
     assert len([*tmp_path.iterdir()]) == 2
-    np.testing.assert_allclose(backbone.features(images, "five", tmp_path), expected, rtol=1e-6)
+    same(backbone.features(images, "five", tmp_path), expected)
     assert len([*tmp_path.iterdir()]) == 3
     half = backbone._replace(scale=0.5).features(images, "half", tmp_path)
-    np.testing.assert_allclose(half, backbone.load((6, 6)).predict(images / 2, verbose=0), rtol=1e-5)
+    same(half, backbone.load((6, 6)).predict(images / 2, verbose=0))
     monkeypatch.setattr(features.Backbone, "load", None)
     np.testing.assert_array_equal(backbone._replace(scale=0.5).features(images, "half", tmp_path), half)
 
