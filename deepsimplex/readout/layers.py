@@ -15,7 +15,7 @@ from deepsimplex._utils.batching import in_row_batches, row_slices, rows_at_once
 from deepsimplex._utils.portable_operations import smallest_normal
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
-from deepsimplex.latent import LatentGaussian, covariance_from_shape
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import argmax_readout, softmax_readout
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
 from deepsimplex.readout.formula import ChosenFormula, Formula, check_num_points, choose
@@ -284,11 +284,12 @@ class FormulaReadout(Readout):
         object.__setattr__(self, "_chosen", {})  # not for Keras, which tracks dicts and saves those of strings alone
 
     def formula_for(self, loc: Any, scale: Any) -> ChosenFormula:
-        """Return the formula for latents of these shapes and this dtype, which is chosen once."""
-        covariance = covariance_from_shape(loc.shape, scale.shape)  # checked in every call
+        """Return the formula for latents of these shapes and this dtype, which is chosen, and shapes checked, once."""
+        rows = {*loc.shape[:1], *scale.shape[:1]} - {None}
+        shapes = tuple(loc.shape[1:]), tuple(scale.shape[1:]), len(rows) > 1
         scores = None if self.scores is None else self.scores.tobytes()
         settings = self.method, self.num_points, self.seed
-        key = covariance, loc.shape[1], loc.dtype, scores, settings
+        key = *shapes, loc.dtype, scores, settings
         if key not in self._chosen:
             self._chosen[key] = choose(self.formulas, loc, scale, self.scores, *settings)
         return self._chosen[key]
