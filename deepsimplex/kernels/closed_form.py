@@ -142,7 +142,8 @@ class ClosedForm:
             # Those that are inducing come last: left out they are inducing still, and predicted better than new rows.
             part = np.sort(order[::-1][: max(_LEFT_OUT_ROWS, _ROWS_OF_CLASS * num_classes)])
         phi, rest, Y, used, drawn = basis[0][part], basis[1][part], Y[part], used[part], drawn[part]
-        del basis  # as large as a matrix of the inducing rows
+        del basis  # as large as a matrix of the inducing rows, as is phi
+        labels = Y if weight == 1.0 else Y / weight
         if noise is None:
             few: Any = slice(None) if groups is not None else rng.permutation(len(Y))[:_NOISE_ROWS]
             few_basis, few_labels = (phi[few], rest[few]), Y[few]
@@ -150,16 +151,17 @@ class ClosedForm:
             def left_out_means(noise: float) -> Array:
                 return regression.solve(noise * weight).leave_out(few_basis, few_labels, groups).mean
 
-            number = likeliest_noise(left_out_means, LabelLikelihood(few_labels / weight, used[few]), start, strides)[1]
+            number = likeliest_noise(left_out_means, LabelLikelihood(labels[few], used[few]), start, strides)[1]
             noise = float(NOISES[number]) * weight
         regression.solve(noise)
         smoothed = regression.smooth(phi)
+        del phi
         mean, growth = left_out(*smoothed, Y, groups)
         folds = list(_folds(smoothed, Y, groups, used, rng))
         del smoothed
-        score = LabelLikelihood(Y / weight, used)(mean)
+        score = LabelLikelihood(labels, used)(mean)
         left_out_rows = Regressed(mean, rest + noise * growth)
-        return cls(regression, Y / weight, noise / weight, drawn, left_out_rows, used, folds, score)
+        return cls(regression, labels, noise / weight, drawn, left_out_rows, used, folds, score)
 
     def scale(self, positions: Array) -> float:
         """Return the factor of standard deviations for latents of positions [n, L], by the left-out residuals."""

@@ -358,13 +358,16 @@ def left_out_without(
     ([[0.0, 0.0]], [[0.0, 0.333]])
     """
     root, (V, fitted, Y) = _with_equal_noise(V, fitted, Y)
-    F, K = V[fold], V[kept]
+    F = V[fold]
     factor = cholesky(np.eye(len(F)) - F @ F.T, lower=True, overwrite_a=True, check_finite=False)
-    W = solve_triangular(factor, F @ K.T, lower=True, check_finite=False).T
+    W = solve_triangular(factor, (F @ V.T)[:, kept], lower=True, overwrite_b=True, check_finite=False).T
     residual = solve_triangular(factor, Y[fold] - fitted[fold], lower=True)
     held = Y[fold] - solve_triangular(factor, residual, lower=True, trans=1)
-    part = None if groups is None else groups[kept]
-    mean, _ = _left_out(np.concatenate([K, W], axis=1), fitted[kept] - W @ residual, Y[kept], part)
+    others, labels = fitted[kept] - W @ residual, Y[kept]
+    if groups is None:
+        mean = _left_out_each(_squared_lengths(V)[kept] + _squared_lengths(W), others, labels)
+    else:
+        mean, _ = _left_out(np.concatenate([V[kept], W], axis=1), others, labels, groups[kept])
     return mean / root[kept], held / root[fold]
 
 
@@ -384,7 +387,7 @@ def _left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None) ->
     """Leave out rows of equal noise."""
     if groups is None:
         h = _squared_lengths(V)
-        return (fitted - h[:, None] * Y) / (1.0 - h)[:, None], h / (1.0 - h)
+        return _left_out_each(h, fitted, Y), h / (1.0 - h)
     _, numbers = np.unique(groups, return_inverse=True)
     order = np.argsort(numbers, kind="stable")
     mean, growth = np.empty(Y.shape), np.empty(len(Y))
@@ -397,6 +400,11 @@ def _left_out(V: Array, fitted: Array, Y: Array, groups: NDArray[Any] | None) ->
             amplified = np.eye(len(v)) + v @ np.linalg.solve(np.eye(v.shape[1]) - v.T @ v, v.T)
         mean[rows], growth[rows] = Y[rows] - amplified @ residual, np.diag(amplified) - 1.0
     return mean, growth
+
+
+def _left_out_each(h: Array, fitted: Array, Y: Array) -> Array:
+    """Means [N, n] of rows that are left out one by one, with the diagonal h [N] of the smoother."""
+    return np.asarray((fitted - h[:, None] * Y) / (1.0 - h)[:, None])
 
 
 class NoisePath:
