@@ -85,12 +85,11 @@ def pack(images: NDArray, data_range: float, plan: Layout) -> Packed:
     return Packed(pixels.reshape(-1), means.reshape(-1), variances.reshape(-1), shifts)
 
 
-@exclusive
-@njit(parallel=True, cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")  # without threads, with which it took six seconds to compile instead of two
 def _pack(images, window, channels, row, pixels, means, variances, shifts):
     count, height, width = images.shape
     area = window * window
-    for n in prange(count):
+    for n in range(count):
         image = images[n]
         shifts[n] = image.mean()
         # Covariances do not depend on the shift, and sums of products of smaller numbers lose less to rounding.
