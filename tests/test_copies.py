@@ -292,6 +292,15 @@ def test_names_are_unique():
     assert unfitted(name="classifier").name == "classifier"
 
 
+def test_weights_file_of_a_model_around_a_classifier_holds_its_calibration(models, tmp_path):
+    inputs = keras.Input((4,))
+    around = keras.Model(inputs, models("prototypes")(inputs))
+    twin = keras.models.clone_model(around)
+    around.save_weights(tmp_path / "model.weights.h5")
+    twin.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_allclose(twin(X), models("prototypes")(X), rtol=1e-5)
+
+
 # Classifiers of scikit-learn's interface
 
 
