@@ -177,6 +177,19 @@ def test_added_and_forgotten_samples_equal_solving_without_them(digits, inducing
     assert kernels.squared_distances(points, forgotten).min() > 1e-6
 
 
+def test_small_variances_are_those_of_the_solver():
+    """Where a few of many rows are of another class the noise is the smallest, and the variance nearly the kernel's."""
+    rng = np.random.default_rng(0)
+    y = np.r_[np.zeros(800, int), np.ones(4, int)]
+    x, x_test = (rng.normal(size=(804, 5)) + 2.0 * y[:, None] for _ in range(2))
+    head = ds.heads.ClosedFormHead(2).adapt(x, y)
+    expected = head.regression.predict(x_test).variance
+    assert head.regression.noise < 1e-3
+    assert np.median(expected) < 0.02
+    variance = np.square(np.ravel(head(x_test)["scale"]) / float(head.unit))
+    np.testing.assert_allclose(variance, expected, rtol=0.1)
+
+
 def test_head_of_copied_weights_adds_samples_and_says_that_it_cannot_forget(digits):
     """Also a head whose weights were set after it was solved with other samples."""
     x, y, x_test, _ = digits

@@ -647,6 +647,35 @@ def test_samples_are_left_out_of_their_predictions_while_the_backbone_is_trained
     assert model.fit(x_test, y_test, verbose=0).history["loss"] == pytest.approx([usual], rel=1e-4)
 
 
+def test_tuned_model_that_is_loaded_warns_that_samples_are_not_left_out(digits, tmp_path):
+    x, y, *_ = digits
+    model = make_model(inducing=50)
+    model.fit(x, y, verbose=0)
+    model._set_unknown(None)
+    model.backbone.trainable = True
+    with pytest.raises(ValueError, match=r"^the model must be compiled again after trainable was set"):
+        model.fit(x, y, verbose=0)
+    model.compile(keras.optimizers.Adam(1e-3), run_eagerly=True)
+    model.fit(x, y, verbose=0)
+    model.save(tmp_path / "tuned.keras")
+    loaded = ds.load(tmp_path / "tuned.keras")
+    with pytest.warns(UserWarning, match=r"^none of the samples is recognized as one that the head was solved with"):
+        loaded.fit(x, y, verbose=0)
+
+
+def test_changed_backbone_adds_and_forgets_no_samples(digits):
+    x, y, x_test, y_test = digits
+    model = make_model(inducing=50)
+    model.fit(x, y, verbose=0)
+    model.backbone.set_weights([weight + 0.1 for weight in model.backbone.get_weights()])
+    for change, data in ((model.partial_fit, (x_test, y_test)), (model.forget, (x, y))):
+        with pytest.raises(ValueError, match="needs the backbone that the head was solved with; found changed weights"):
+            change(*data)
+    model.backbone.trainable = True
+    with pytest.raises(ValueError, match=r"found ClosedFormHead, on a backbone that is trained$"):
+        model.partial_fit(x_test, y_test)
+
+
 def test_streams_that_a_backbone_is_tuned_with_warn(digits):
     x, y, *_ = digits
     model = make_model(inducing=50)
@@ -742,7 +771,7 @@ def with_nan(x, y):
         (lambda x, y: (x, y), {"sample_weight": np.zeros(200)}, r"^sample_weight must be.*not all zero"),
         (lambda x, y: (x, y), {"sample_weight": np.ones(199)}, r"^sample_weight must.*199"),
         (lambda x, y: (x, y), {"groups": np.zeros(199)}, r"^groups must have a value for each sample.*\(199,\)"),
-        (lambda x, y: (x, y), {"groups": np.zeros(200)}, r"^y must have a class of at least two samples, or groups"),
+        (lambda x, y: (x, y), {"groups": np.zeros(200)}, r"^groups must have at least two values"),
         (lambda x, y: (x[:10], np.arange(10)), {}, r"^y must have a class of at least two samples"),
         (with_nan, {}, r"^x must be finite"),
         (lambda x, y: (x[:, :7], y), {}, r"^x must hold samples of shape \[8, 8\]"),

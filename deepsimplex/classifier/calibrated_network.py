@@ -655,6 +655,13 @@ class CalibratedNetwork(SimplexNetwork):
         outputs = self._uncalibrated_outputs(x, **options)
         return outputs["probabilities"] if self.calibration is None else self.calibration.apply_outputs(**outputs)
 
+    @property
+    def _head_as_solved(self) -> str:
+        """The head and its state, for errors of what needs a solved one."""
+        state = " before fit" if not self.head.adapted else ""
+        trained = "" if has_nothing_to_train(self.backbone) else ", on a backbone that is trained"
+        return f"{type(self.head).__name__}{state}{trained}"
+
     def _left_out_outputs(
         self, x: Any, y: Any, most: int | None = None, seed: int = 0
     ) -> tuple[dict[str, Any], np.ndarray, Any]:
@@ -663,7 +670,7 @@ class CalibratedNetwork(SimplexNetwork):
             raise guided(
                 "decisions.md#without-held-out-rows",
                 "left_out must be False but for a head that fit has solved in closed form, on a backbone with nothing "
-                f"to train; found {type(self.head).__name__}. Hold samples out",
+                f"to train; found {self._head_as_solved}. Hold samples out",
             )
         x, labels, _ = self._labeled_arrays(x, y, None)
         features = features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]

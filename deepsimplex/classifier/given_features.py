@@ -212,6 +212,11 @@ class GivenFeatures:
                 del self._sets[0]
         return features, joined(others)
 
+    @property
+    def digest(self) -> bytes:
+        """Digest of the network's weights when features were computed last."""
+        return self._weights
+
     def clear(self) -> None:
         """Drop all features."""
         self._sets = []

@@ -308,6 +308,7 @@ class SimplexClassifier(CalibratedNetwork):
             groups = None if groups is None else groups[: samples.num_rows]
             kwargs |= {"verbose": verbose, "callbacks": callbacks}
             return self._fit_solved(samples, validation, groups, labels, epochs, batch_size, kwargs)
+        self._check_optimizer()
         compares_samples = labels.needs_training_samples(samples)
         if compares_samples:
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
@@ -534,6 +535,7 @@ class SimplexClassifier(CalibratedNetwork):
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
+        self._hide("_solved_with", self._given_features.digest)
         self._hide("_influence", None)
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
@@ -565,6 +567,11 @@ class SimplexClassifier(CalibratedNetwork):
             weights = None if not others or others[0] is None else np.asarray(others[0])
             known = np.flatnonzero(self.head.recognizes(features, y["label"], sample_weight=weights))
             if not len(known):
+                warn_caller(
+                    "none of the samples is recognized as one that the head was solved with, to be left out of its own "
+                    "prediction: if they were, the backbone has changed since, as in a tuned model that was loaded, or "
+                    "the arrays have"
+                )
                 return samples
             weights = None if weights is None else weights[known]
             influence, residuals = self.head.influence(features[known], y["label"][known], sample_weight=weights)
@@ -646,11 +653,15 @@ class SimplexClassifier(CalibratedNetwork):
         if not (self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)):
             raise ValueError(
                 f"{method} needs a head that fit has solved in closed form, on a backbone with nothing to train; found "
-                f"{type(self.head).__name__}{'' if self.head.adapted else ' before fit'}"
+                f"{self._head_as_solved}"
             )
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         self._check_inputs(samples.spec[0])
         features, labels, weights = self._given(samples)
+        if self._solved_with not in (None, self._given_features.digest):
+            raise ValueError(
+                f"{method} needs the backbone that the head was solved with; found changed weights: call fit again"
+            )
         counts = _product(self.unweighted_readout.factors(labels), weights)
         absent, before = self.head.absent, self.head.num_rows
         getattr(self.head, method)(features, labels, sample_weight=counts)
@@ -682,6 +693,12 @@ class SimplexClassifier(CalibratedNetwork):
         return self._report(None, y, outputs, loss, sample_weight, BatchPart.of(x), training=True)
 
     # Before training
+
+    def _check_optimizer(self) -> None:
+        """Raise an error for an optimizer of fewer variables: Keras' own is late and names one of them alone."""
+        known = {id(variable) for variable in getattr(self.optimizer, "_trainable_variables", ())}
+        if getattr(self.optimizer, "built", False) and any(id(each) not in known for each in self.trainable_variables):
+            raise ValueError("the model must be compiled again after trainable was set; found an optimizer of before")
 
     def _build_for(self, samples: Samples) -> bool:
         """Create weights and optimizer before training: Keras would do so in the first step, too late for a backup.

@@ -80,10 +80,10 @@ class ClosedFormHead(Head):
 
     Notes
     -----
-    The solve is float64 whatever the layer's dtype. Served, inner products of features and inducing rows, and the
-    variance, are float32 unless the layer's dtype is float64, the rest float64: means are within about 1e-6 of the
-    solver's, standard deviations within some thousandths, and less close where the noise is small and the lengthscale
-    long.
+    The solve is float64 whatever the layer's dtype. Served, inner products of features and inducing rows are float32
+    unless the layer's dtype is float64, the rest float64: means are within about 1e-6 of the solver's, standard
+    deviations within some thousandths, or hundredths where the noise is a thousandth or less. The variance is float64
+    since what is left of it there, a thousandth of the kernel's, is less than the rounding of float32 in Q.
 
     Between calls of ``partial_fit`` and ``forget`` a head keeps factors of its matrices in memory, so that 100 samples
     take O(M^3 / 3 + 100 M^2); a head that was loaded computes them at its first call.
@@ -148,7 +148,7 @@ class ClosedFormHead(Head):
         self.center = self.add_weight((d,), "zeros", name="center", **double)
         self.feature_scale = self.add_weight((d,), "ones", name="feature_scale", **double)
         self.loc_weights = self.add_weight((M, L), "zeros", name="loc_weights", **double)
-        self.reduction = self.add_weight((M, M), "zeros", name="reduction", **working)
+        self.reduction = self.add_weight((M, M), "zeros", name="reduction", **double)
         self.reduction_sums = self.add_weight((M,), "zeros", name="reduction_sums", **double)
         self.unit = self.add_weight((), "ones", name="unit", **double)
         # What ``partial_fit`` and ``forget`` go on from.
@@ -157,7 +157,7 @@ class ClosedFormHead(Head):
 
     @property
     def _working_dtype(self) -> str:
-        """Dtype of inner products with inducing rows and of the variance."""
+        """Dtype of inner products with inducing rows."""
         return "float64" if self.compute_dtype == "float64" else "float32"
 
     def adapt(
@@ -322,7 +322,7 @@ class ClosedFormHead(Head):
 
         ``influence`` and ``residuals`` are what the method ``influence`` returns.
         """
-        k, *_ = self._kernel_values(features)
+        k, _ = self._kernel_values(features)
         used = k[:, : len(influence)]  # the head may have room for more inducing rows
         influence, residuals, weights = (ops.cast(array, k.dtype) for array in (influence, residuals, self.loc_weights))
         leverage = ops.matmul(used, influence)
@@ -512,7 +512,6 @@ class ClosedFormHead(Head):
             reduction, sums = np.asarray(self.reduction)[:M, :M].copy(), np.asarray(self.reduction_sums)[:M].copy()
             for sign, C in changes:
                 sums += sign * (C @ C.sum(axis=0))
-                C = C.astype(self._working_dtype)
                 reduction += sign * (C @ C.T)
         values = {
             "points": regression.points.T,
@@ -573,8 +572,8 @@ class ClosedFormHead(Head):
         super().load_own_variables(arrays)
         self.signatures = np.asarray(store["signatures"])
 
-    def _kernel_values(self, features: Any) -> tuple[Any, Any, str]:
-        """Return kernel values [N, M] of features [N, d] and inducing rows, variances [N], and the working dtype."""
+    def _kernel_values(self, features: Any) -> tuple[Any, Any]:
+        """Return kernel values [N, M] of features [N, d] and inducing rows, and variances [N]."""
         dtype = precise_dtype()
         weights = (self.kernel_numbers, self.center, self.feature_scale, self.squares)
         numbers, center, scale, squares = (ops.cast(weight, dtype) for weight in weights)
@@ -582,17 +581,17 @@ class ClosedFormHead(Head):
         U = kernel.transform(ops.cast(features, dtype))
         working = dtype if self._working_dtype == "float64" else "float32"
         products = ops.cast(ops.matmul(ops.cast(U, working), ops.cast(self.points, working)), dtype)
-        return kernel.of_products(U, products, squares, working), kernel.variance(U), working
+        return kernel.of_products(U, products, squares, working), kernel.variance(U)
 
     def call(self, features: Any, influence: Any = None, residuals: Any = None) -> dict[str, Any]:
         # features: [N, d]; influence: [N, M] and residuals: [N, L] of the row that every sample is predicted without
-        k, variance, working = self._kernel_values(features)
+        k, variance = self._kernel_values(features)
         dtype = k.dtype
         loc_weights, sums, unit = (ops.cast(w, dtype) for w in (self.loc_weights, self.reduction_sums, self.unit))
-        # With k = m + c, m the mean, k^T Q k = m^2 1^T Q 1 + 2 m 1^T Q c + c^T Q c: in single precision c alone.
+        # With k = m + c, m the mean, k^T Q k = m^2 1^T Q 1 + 2 m 1^T Q c + c^T Q c: LiteRT has single precision alone.
         m = ops.mean(k, axis=1, keepdims=True)
         c = k - m
-        reduced = ops.cast(ops.matmul(ops.cast(c, working), ops.cast(self.reduction, working)), dtype)
+        reduced = ops.matmul(c, ops.cast(self.reduction, dtype))
         reduction = ops.sum(sums * m**2 + (2.0 * sums * m + reduced) * c, axis=1)
         variance = unit**2 * ops.maximum(variance - reduction, 0.0)[:, None]
         loc = ops.matmul(k, loc_weights)
@@ -631,7 +630,10 @@ def left_out_outputs(
 
 
 def _unknown_row(row: int) -> ValueError:
-    return ValueError(f"x must hold samples that the head was solved with; found another in row {row}")
+    return ValueError(
+        "x must hold samples that the head was solved with, with their labels and weights; found another in row "
+        f"{row}, or other weights"
+    )
 
 
 def _resized(name: str, weight: Any, rows: int) -> Any:

@@ -124,6 +124,8 @@ class ClosedForm:
         likeliest = Y.argmax(axis=1)
         used, shared = (have[likeliest] for have in (has_several, _have_several(likeliest, groups, num_classes)))
         if not shared.any():
+            if groups is not None and len(np.unique(groups)) == 1:
+                raise ValueError("groups must have at least two values, to leave one out; found one alone")
             raise ValueError("y must have a class of at least two samples, or groups, to leave one out; found none")
         weight = float(Y.sum() / len(Y))  # noises are chosen per mean weight of a row: its unit does not matter
         start, strides = len(NOISES) // 2, [4, 2, 1]
