@@ -665,12 +665,16 @@ def test_tuned_model_that_is_loaded_warns_that_samples_are_not_left_out(digits, 
 
 def test_changed_backbone_adds_and_forgets_no_samples(digits):
     x, y, x_test, y_test = digits
-    model = make_model(inducing=50)
-    model.fit(x, y, verbose=0)
+    model, other = (make_model(make_backbone(), inducing=50) for _ in range(2))
+    other.backbone.set_weights([weight - 0.1 for weight in other.backbone.get_weights()])
+    for each in (model, other):
+        each.fit(x, y, verbose=0)
     model.backbone.set_weights([weight + 0.1 for weight in model.backbone.get_weights()])
     for change, data in ((model.partial_fit, (x_test, y_test)), (model.forget, (x, y))):
         with pytest.raises(ValueError, match="needs the backbone that the head was solved with; found changed weights"):
             change(*data)
+    model.set_weights(other.get_weights())
+    model.partial_fit(x_test, y_test)
     model.backbone.trainable = True
     with pytest.raises(ValueError, match=r"found ClosedFormHead, on a backbone that is trained$"):
         model.partial_fit(x_test, y_test)

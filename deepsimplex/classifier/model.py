@@ -535,7 +535,7 @@ class SimplexClassifier(CalibratedNetwork):
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
-        self._hide("_solved_with", self._given_features.digest)
+        self._keep_digest()
         self._hide("_influence", None)
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
@@ -658,13 +658,15 @@ class SimplexClassifier(CalibratedNetwork):
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         self._check_inputs(samples.spec[0])
         features, labels, weights = self._given(samples)
-        if self._solved_with not in (None, self._given_features.digest):
+        head, digest = self._solved_with
+        if digest != self._given_features.digest and np.array_equal(head, np.asarray(self.head.loc_weights)):
             raise ValueError(
                 f"{method} needs the backbone that the head was solved with; found changed weights: call fit again"
             )
         counts = _product(self.unweighted_readout.factors(labels), weights)
         absent, before = self.head.absent, self.head.num_rows
         getattr(self.head, method)(features, labels, sample_weight=counts)
+        self._keep_digest()
         self._hide("_influence", None)
         if method == "partial_fit":
             self.readout.add_classes(np.setdiff1d(absent, self.head.absent))
@@ -677,6 +679,10 @@ class SimplexClassifier(CalibratedNetwork):
         if self.after_training.remove(method):
             self._retraced()
         return self
+
+    def _keep_digest(self) -> None:
+        """Keep the digest of the backbone's weights that the head's belong to."""
+        self._hide("_solved_with", (np.asarray(self.head.loc_weights).copy(), self._given_features.digest))
 
     def make_train_function(self, force: bool = False) -> Any:
         """Create the function of a training step, as in keras.Model; it reports left-out samples of a solved head."""
