@@ -1,6 +1,5 @@
 """Features of a network with nothing to train: computed once, in blocks, in memory or in a memory map."""
 
-import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.batching import num_rows
 from deepsimplex.samples.columns import Columns, as_tensor, row_keys
 from deepsimplex.samples.reservoir import joined
@@ -164,7 +164,7 @@ class GivenFeatures:
 
     def __init__(self, backbone: keras.layers.Layer, model: keras.Model, memory: int = MEMORY) -> None:
         self._backbone, self._model, self._memory = backbone, model, memory
-        self._weights = b""
+        self.digest = ""  # of the network's weights when features were computed last
         self._sets: list[tuple[dict[bytes, int], NDArray[Any]]] = []
 
     def compute(self, blocks: Iterable[Columns], precision: str | None = None) -> tuple[NDArray[Any], Columns]:
@@ -212,22 +212,15 @@ class GivenFeatures:
                 del self._sets[0]
         return features, joined(others)
 
-    @property
-    def digest(self) -> bytes:
-        """Digest of the network's weights when features were computed last."""
-        return self._weights
-
     def clear(self) -> None:
         """Drop all features."""
         self._sets = []
 
     def _forget_changed(self) -> None:
-        digest = hashlib.blake2b()
-        for weight in self._backbone.weights:
-            digest.update(np.ascontiguousarray(weight).data)
-        if digest.digest() != self._weights:
+        digest = fingerprint(*map(np.asarray, self._backbone.weights))
+        if digest != self.digest:
             self.clear()
-            self._weights = digest.digest()
+            self.digest = digest
 
     def _held_bytes(self) -> int:
         return sum(features.nbytes for _, features in self._sets if not isinstance(features, np.memmap))

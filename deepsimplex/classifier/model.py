@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.archives import with_prefix
+from deepsimplex._utils.archives import fingerprint, with_prefix
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
@@ -535,8 +535,7 @@ class SimplexClassifier(CalibratedNetwork):
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
-        self._keep_digest()
-        self._hide("_influence", None)
+        self._keep_digests()
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
         log_p = self.readout.cross_fit(left_out)
@@ -658,16 +657,15 @@ class SimplexClassifier(CalibratedNetwork):
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         self._check_inputs(samples.spec[0])
         features, labels, weights = self._given(samples)
-        head, digest = self._solved_with
-        if digest != self._given_features.digest and np.array_equal(head, np.asarray(self.head.loc_weights)):
+        (solved_head, solved_backbone), (head, backbone) = self._solved_with, self._digests()
+        if head == solved_head and backbone != solved_backbone:
             raise ValueError(
                 f"{method} needs the backbone that the head was solved with; found changed weights: call fit again"
             )
         counts = _product(self.unweighted_readout.factors(labels), weights)
         absent, before = self.head.absent, self.head.num_rows
         getattr(self.head, method)(features, labels, sample_weight=counts)
-        self._keep_digest()
-        self._hide("_influence", None)
+        self._keep_digests()
         if method == "partial_fit":
             self.readout.add_classes(np.setdiff1d(absent, self.head.absent))
             if self.unknown is not None:
@@ -680,9 +678,14 @@ class SimplexClassifier(CalibratedNetwork):
             self._retraced()
         return self
 
-    def _keep_digest(self) -> None:
-        """Keep the digest of the backbone's weights that the head's belong to."""
-        self._hide("_solved_with", (np.asarray(self.head.loc_weights).copy(), self._given_features.digest))
+    def _digests(self) -> tuple[str, str]:
+        """Digests of the head's weights, and of the backbone's that features were computed with last."""
+        return fingerprint(np.asarray(self.head.loc_weights)), self._given_features.digest
+
+    def _keep_digests(self) -> None:
+        """Keep which weights of the backbone those of a solved head belong to, and no influence of earlier samples."""
+        self._hide("_solved_with", self._digests())
+        self._hide("_influence", None)
 
     def make_train_function(self, force: bool = False) -> Any:
         """Create the function of a training step, as in keras.Model; it reports left-out samples of a solved head."""
@@ -704,7 +707,9 @@ class SimplexClassifier(CalibratedNetwork):
         """Raise an error for an optimizer of fewer variables: Keras' own is late and names one of them alone."""
         known = {id(variable) for variable in getattr(self.optimizer, "_trainable_variables", ())}
         if getattr(self.optimizer, "built", False) and any(id(each) not in known for each in self.trainable_variables):
-            raise ValueError("the model must be compiled again after trainable was set; found an optimizer of before")
+            raise ValueError(
+                "the model must be compiled again after trainable was set; found an optimizer of other variables"
+            )
 
     def _build_for(self, samples: Samples) -> bool:
         """Create weights and optimizer before training: Keras would do so in the first step, too late for a backup.

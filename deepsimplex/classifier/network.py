@@ -95,7 +95,7 @@ class SimplexNetwork(keras.Model):
         self._hide("_feature_model", None)
         self._hide("_given_features", None)  # features that are computed once, and their dtype
         self._hide("_given_dtype", None)
-        self._hide("_solved_with", (None, b""))  # weights of a solved head, and the digest of the backbone's then
+        self._hide("_solved_with", ("", ""))  # digests of a solved head's weights and of the backbone's then
         self._hide("_influence", None)  # of the samples that a closed-form head was solved with, by their digests
         tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
