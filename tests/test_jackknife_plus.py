@@ -171,6 +171,27 @@ def test_left_out_samples_must_be_those_of_training(process, network):
     assert not hasattr(classifier, "prediction_sets_")
 
 
+@pytest.mark.filterwarnings("ignore:none of the 90 held-out samples:UserWarning")
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of copies of Keras models
+@pytest.mark.parametrize("kind", ["process", "network"])
+def test_training_samples_in_place_of_held_out_ones_warn(request, kind):
+    """Of a classifier that is solved; a minority that equals training samples does not."""
+    classifier, X, y = copy.deepcopy(request.getfixturevalue(kind))
+    rule = ds.calibration.RiskControl(0.2, "false_negative_rate", positive=2)
+    calls = {
+        "conformalize": lambda: classifier.conformalize(X, y, 0.8),
+        "set_decision": lambda: classifier.set_decision(rule, X, y),
+        "calibrate": lambda: classifier.conformalize(None).set_decision(None).calibrate(X, y),
+    }
+    if kind == "network":
+        calls["fit_unknown"] = lambda: classifier.fit_unknown(X)
+    for method, call in calls.items():
+        with pytest.warns(UserWarning, match=f"^{method} needs samples that were held out.*found 90 training samples"):
+            call()
+    other, labels = draw(np.random.default_rng(8), 180)
+    classifier.conformalize(np.concatenate([X, other]), np.concatenate([y, labels]), 0.8)
+
+
 def test_rule_is_fitted_to_left_out_rows(process):
     classifier, X, y = process
     rule = ds.calibration.RiskControl(0.2, "false_negative_rate", positive=2)

@@ -64,6 +64,9 @@ COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
 }
 # Rows whose sets are computed together, where every left-out sample has its own predictions of them.
 SET_ROWS = 64
+# What to do without held-out samples, of a classifier that left-out training samples have calibrated.
+_LEFT_OUT = "pass left_out=True, by which each training sample is predicted without it"
+_CALIBRATED_BY_FIT = "leave out calibrate: fit has calibrated the probabilities by left-out training samples"
 # Those that are fitted to calibrated probabilities.
 _ON_PROBABILITIES = ("priors", "prediction_sets", "decision_rule")
 
@@ -95,6 +98,9 @@ class TrainedClassifier(Protocol):
 
         With ``most``, for as many of them at random, and the arrays by which ``_latents_without`` leaves them out.
         """
+
+    def _training_samples(self, x: Any) -> NDArray[np.bool_]:
+        """Return which samples [N] are recognized as those that it was solved with; none where that is not known."""
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         """Return latent means [N, m, L] of features [N, d], a tensor, without each left-out sample, and the readout."""
@@ -169,6 +175,7 @@ class FittedComponents:
         if not _removes(x, y, "calibrate"):
             calibration = copy.deepcopy(CALIBRATIONS.get(method))
             x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
+            warn_of_training_samples("calibrate", self.classifier._training_samples(x), _CALIBRATED_BY_FIT)
             outputs = self.classifier._uncalibrated_outputs(x, **options)
             together = None if groups is None else check_groups(groups, len(labels), "row of x")
             further = {} if together is None or not calibration.divides_samples else {"groups": together}
@@ -236,7 +243,7 @@ class FittedComponents:
                 sets.fit(self._calibrated(outputs), labels, groups=groups)
             else:
                 sets = ConformalSets(coverage, method, by_class, **further)
-                sets.fit(*self._held_out(x, y, False, options), groups=groups)
+                sets.fit(*self._held_out(x, y, False, options, "conformalize"), groups=groups)
         self.prediction_sets = sets
         return self
 
@@ -251,7 +258,7 @@ class FittedComponents:
             if x is not None or y is not None:
                 raise ValueError(f"x and y must not be given for {rule!r}, which is fitted to no samples")
         elif x is not None:
-            p, labels = self._held_out(x, y, left_out, options)
+            p, labels = self._held_out(x, y, left_out, options, "set_decision")
             rule = copy.deepcopy(rule).fit(p, [names[label] for label in labels], classes=names)
         else:
             rule._check_fitted("set_decision(rule, X, y) fits it to held-out samples")
@@ -269,12 +276,15 @@ class FittedComponents:
             )
         return self.decision_rule.decide(self.classifier.predict_proba(x, **options))
 
-    def _held_out(self, x: Any, y: Any, left_out: bool, options: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    def _held_out(
+        self, x: Any, y: Any, left_out: bool, options: Any, method: str
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Return probabilities [N, n] and class numbers [N] of held-out samples, or of left-out training samples."""
         if check_flag(left_out, "left_out"):
             outputs, labels, _ = self.classifier._left_out_outputs(x, y)
             return self._calibrated(outputs), labels
         x, labels, _ = self.classifier._labeled_arrays(x, y, None)
+        warn_of_training_samples(method, self.classifier._training_samples(x), _LEFT_OUT)
         return self.classifier.predict_proba(x, **options), labels
 
     def _calibrated(self, outputs: dict[str, Any]) -> NDArray[Any]:
@@ -410,6 +420,15 @@ class FittedComponents:
             self.density.load_state({name: state[f"density_{name}"] for name in self.density.fitted_attributes})
         if isinstance(self.prediction_sets, JackknifePlusSets):
             self.prediction_sets.load_state(with_prefix(state, "sets_"))
+
+
+def warn_of_training_samples(method: str, recognized: NDArray[np.bool_], instead: str) -> None:
+    """Warn if most samples are recognized [N] as training samples: few are where a table holds equal rows."""
+    if 2 * (found := np.count_nonzero(recognized)) > recognized.size:
+        warn_caller(
+            f"{method} needs samples that were held out of training; found {found} training samples among "
+            f"{recognized.size}, whose classes the classifier was told: hold samples out, or {instead}"
+        )
 
 
 def _in_order(frequencies: Any, names: Sequence[Any], argument: str) -> Any:

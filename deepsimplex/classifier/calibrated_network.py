@@ -22,7 +22,7 @@ from deepsimplex.calibration import (
     PriorShift,
     UnknownScore,
 )
-from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents
+from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents, warn_of_training_samples
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
@@ -464,8 +464,11 @@ class CalibratedNetwork(SimplexNetwork):
         if x is None:
             return self._set_unknown(None)
         x, *_ = Samples.of(x, precision=self._precision).read_all()
+        x = self._computed_once(x)
+        instead = "leave out fit_unknown: fit has fitted the score to left-out training samples"
+        warn_of_training_samples("fit_unknown", self._training_samples(x), instead)
         name, inputs = "unknown inputs", lambda features: self._unknown_inputs(self.head(features))
-        return self._fit_unknown(**self._predicted(name, inputs, self._computed_once(x), batch_size, verbose))
+        return self._fit_unknown(**self._predicted(name, inputs, x, batch_size, verbose))
 
     def unknown_score(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return how unlike the known samples each sample is, [N], from 0 to 1.
@@ -665,17 +668,27 @@ class CalibratedNetwork(SimplexNetwork):
     def _left_out_outputs(
         self, x: Any, y: Any, most: int | None = None, seed: int = 0
     ) -> tuple[dict[str, Any], np.ndarray, Any]:
-        solved = self.head.is_closed_form and self.head.adapted and isinstance(self.readout, LeftOutSoftmax)
-        if not (solved and has_nothing_to_train(self.backbone)):
+        if not (self._has_solved_head and isinstance(self.readout, LeftOutSoftmax)):
             raise guided(
                 "decisions.md#without-held-out-rows",
                 "left_out must be False but for a head that fit has solved in closed form, on a backbone with nothing "
                 f"to train; found {self._head_as_solved}. Hold samples out",
             )
         x, labels, _ = self._labeled_arrays(x, y, None)
-        features = features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
         weights = self.unweighted_readout.factors(labels)
-        return left_out_outputs(self.head, self.unweighted_readout, features, labels, weights, most, seed)
+        return left_out_outputs(
+            self.head, self.unweighted_readout, self._features_as_solved(x), labels, weights, most, seed
+        )
+
+    @property
+    def _has_solved_head(self) -> bool:
+        return self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)
+
+    def _features_as_solved(self, x: Any) -> np.ndarray:
+        return features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
+
+    def _training_samples(self, x: Any) -> np.ndarray:
+        return self.head.recognizes(self._features_as_solved(x)) if self._has_solved_head else np.zeros(0, bool)
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         return self.head.without(features, influence, residuals), self.unweighted_readout

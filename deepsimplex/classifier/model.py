@@ -649,7 +649,7 @@ class SimplexClassifier(CalibratedNetwork):
         return self._update("forget", x, y, sample_weight)
 
     def _update(self, method: str, x: Any, y: Any, sample_weight: Any) -> Self:
-        if not (self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)):
+        if not self._has_solved_head:
             raise ValueError(
                 f"{method} needs a head that fit has solved in closed form, on a backbone with nothing to train; found "
                 f"{self._head_as_solved}"

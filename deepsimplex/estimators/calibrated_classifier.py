@@ -594,6 +594,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             f"that are left out; found {type(self).__name__}. Hold rows out",
         )
 
+    def _training_samples(self, X: Any) -> NDArray[np.bool_]:
+        return np.zeros(0, bool)
+
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         """Return class probabilities and, if any, the latents that they are read out of, and the readout."""
         return {"probabilities": self.predict_proba(X)}

@@ -512,9 +512,16 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         if not self._is_closed_form:
             return super()._left_out_outputs(X, y)
         X, labels, _ = self._labeled_arrays(X, y, None)
-        posterior = self._label_posterior
-        features = posterior.features(np.asarray(readable_rows(self, X, reset=False), np.float64))
-        return left_out_outputs(posterior.head, self._readout, features, labels, None, most, seed)
+        head = self._label_posterior.head
+        return left_out_outputs(head, self._readout, self._head_features(X), labels, None, most, seed)
+
+    def _head_features(self, X: Any) -> Any:
+        return self._label_posterior.features(np.asarray(readable_rows(self, X, reset=False), np.float64))
+
+    def _training_samples(self, X: Any) -> NDArray[np.bool_]:
+        if not self._is_closed_form:
+            return super()._training_samples(X)
+        return self._label_posterior.head.recognizes(self._head_features(X))
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         return self._label_posterior.without(features, influence, residuals), self._readout

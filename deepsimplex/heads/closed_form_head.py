@@ -308,8 +308,11 @@ class ClosedFormHead(Head):
     ) -> NDArray[np.bool_]:
         """Return of which samples [N] the head was solved with the features [N, d], labels and weights.
 
-        Of none, for a head that was copied by its weights alone.
+        Of an array x without labels, with the features; of none, for a head that was copied by its weights alone.
         """
+        if y is None and not isinstance(x, Samples):
+            x = np.asarray(x, np.float64)
+            return _near(cKDTree(self.signatures[:, :-1]), self._projections(x), x)
         tree, masks = cKDTree(self.signatures), []
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), None):
             known = counted.copy()
@@ -467,14 +470,17 @@ class ClosedFormHead(Head):
 
     def _recognized(self, tree: cKDTree, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.bool_]:
         """Return of which samples [N] the signatures of features and labels are in the tree."""
-        distances, _ = tree.query(self._signatures(features, labels), p=np.inf)
-        return distances <= _TOLERANCE * np.linalg.norm(features, axis=1)
+        return _near(tree, self._signatures(features, labels), features)
 
     def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
-        """Random projections [N, 5] of features, and their labels as numbers."""
-        directions = np.random.default_rng(0).normal(size=(features.shape[1], _PROJECTIONS))
+        """Random projections of features, and their labels as numbers, [N, 5]."""
         numbers = one_hot(labels, self.num_classes) @ np.arange(1.0, self.num_classes + 1)
-        return np.column_stack([features @ directions, numbers * np.maximum(np.linalg.norm(features, axis=1), 1.0)])
+        return np.column_stack(
+            [self._projections(features), numbers * np.maximum(np.linalg.norm(features, axis=1), 1.0)]
+        )
+
+    def _projections(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        return features @ np.random.default_rng(0).normal(size=(features.shape[1], _PROJECTIONS))
 
     @property
     def regression(self) -> kernels.LabelRegression:
@@ -670,6 +676,12 @@ def _unpacked(packed: NDArray[np.float64]) -> NDArray[np.float64]:
 def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None) -> Samples:
     """Check labeled samples, unless they are ``Samples`` already."""
     return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
+
+
+def _near(tree: cKDTree, points: NDArray[np.float64], features: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which points [N, k] are in the tree, up to what rounding of features [N, d] changes."""
+    distances, _ = tree.query(points, p=np.inf)
+    return distances <= _TOLERANCE * np.linalg.norm(features, axis=1)
 
 
 def _change(
