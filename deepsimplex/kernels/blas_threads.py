@@ -5,8 +5,10 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
+# Found once: looking through all libraries that are loaded takes as long as a small solution.
+_controller = functools.cache(ThreadpoolController)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -26,7 +28,7 @@ def shares_cores(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def limited(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with threadpool_limits(limits=max((os.cpu_count() or 2) // 2, 1), user_api="blas"):
+        with _controller().limit(limits=max((os.cpu_count() or 2) // 2, 1), user_api="blas"):
             return function(*args, **kwargs)
 
     return limited

@@ -32,7 +32,9 @@ class LeftOutReadout:
     """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of scores s [N, n].
 
     The logarithm turns regressed labels, which are shares of the classes, into log-probabilities; where it is not
-    needed g is near zero. The matrix is A = R W^T, with R [n, r] fitted and W [n, r] the scores' leading directions.
+    needed g is near zero. Neither a nor g is negative: a left-out row has a lower score for its class than others have,
+    as one row of the class is missing, and of few rows this is most that the numbers would be fitted to. The matrix is
+    A = R W^T, with R [n, r] fitted and W [n, r] the scores' leading directions.
 
     Attributes
     ----------
@@ -72,8 +74,9 @@ class LeftOutReadout:
     ) -> "LeftOutReadout":
         """Fit to left-out scores [N, n] and labels [N, n], with the penalty of the matrix that predicts best.
 
-        A small share of the labels is spread over all classes, the more the more rows are missed, unless folds are
-        clearly less likely by it: numbers that are fitted to few rows are too sure otherwise.
+        A small share of the labels is spread over all classes, as numbers that are fitted to few rows are too sure
+        otherwise: that of one more row, whose label is any class, and more the more rows are missed, unless folds are
+        clearly less likely by that.
 
         Parameters
         ----------
@@ -96,9 +99,11 @@ class LeftOutReadout:
             scaled = scores / unit
             return _Affine(scaled, log_softplus(t * scaled + c), scaled @ directions, labels)
 
-        whole, penalty = affine(scores, labels), penalties[0]
+        whole, penalty = affine(scores, labels).spread(), penalties[0]
         if folds:
-            parts = [(affine(kept, labels[~held]), affine(others, labels[held])) for kept, others, held in folds]
+            parts = [
+                (affine(kept, labels[~held]).spread(), affine(others, labels[held])) for kept, others, held in folds
+            ]
             penalty, loss = _choose_penalty(parts, penalties)
             missed = scores.argmax(axis=1) != labels.argmax(axis=1)
             share = _SPREAD * np.average(missed, weights=labels.sum(axis=1)) ** 2
@@ -188,9 +193,10 @@ class _Affine:
         self._totals = labels.sum(axis=1, keepdims=True)
         self.num_classes, self._r = labels.shape[1], projected.shape[1]
 
-    def spread(self, share: float) -> "_Affine":
-        """Return the likelihood with a share of the labels spread over all classes."""
+    def spread(self, share: float | None = None) -> "_Affine":
+        """Return the likelihood with a share of the labels spread over all classes, by default that of one more row."""
         scores, logarithms, projected, labels = self._columns
+        share = 1.0 / (1.0 + float(self._totals.sum())) if share is None else share
         even = self._totals / self.num_classes
         return _Affine(scores, logarithms, projected, (1.0 - share) * labels + share * even)
 
@@ -261,12 +267,15 @@ def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[fl
 
 
 def _minimize(objective: Callable[[Array], tuple[float, Array]], start: Array, unit: Array, ftol: float) -> Array:
+    """Minimize in units of the curvature, with a and g, the first two values, not negative."""
+
     def scaled(values: Array) -> tuple[float, Array]:
         loss, gradient = objective(values * unit)
         return loss, gradient * unit
 
+    bounds = [(0.0, None)] * 2 + [(None, None)] * (len(start) - 2)
     options = {"maxiter": 200, "ftol": ftol}
-    return minimize(scaled, start / unit, jac=True, method="L-BFGS-B", options=options).x * unit
+    return minimize(scaled, start / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x * unit
 
 
 def _leading_directions(scores: Array, rank: int) -> Array:
