@@ -31,6 +31,9 @@ class Softmax:
     def _left_out_outputs(self, x, y):
         return self._uncalibrated_outputs(x, power=1.0), np.asarray(y), None
 
+    def _training_samples(self, x):
+        return np.zeros(0, bool)
+
     def _without_priors(self, x, **options):
         p, calibration = self._uncalibrated_outputs(x, **options)["probabilities"], self.after_training.calibration
         return p if calibration is None else calibration.apply_probabilities(p)

@@ -19,6 +19,7 @@ import deepsimplex as ds
 rng = np.random.default_rng(0)
 Y = np.arange(60) % 3
 X = (np.eye(3, 4)[Y] + rng.normal(size=(60, 4))).astype("float32")
+HELD = X + 0.1
 BYTES = (20 * np.abs(X)).astype("uint8")
 
 
@@ -41,7 +42,7 @@ def make(x=X, density=None, calibration=None, priors=False, sets=None, rule=None
     if density is not None:
         model.fit_density(X, Y, density)
     if calibration is not None:
-        model.calibrate(X, Y, calibration)
+        model.calibrate(HELD, Y, calibration)
     if priors:
         model.set_priors([1, 2, 3], trained=[20, 20, 20])
     if sets is not None:
@@ -107,7 +108,7 @@ def from_json(model):
 
 def other(model):
     """A model of the same architecture with other weights, calibrated too."""
-    return keras.models.clone_model(model).calibrate(X, np.roll(Y, 1), "platt")
+    return keras.models.clone_model(model).calibrate(HELD, np.roll(Y, 1), "platt")
 
 
 def by_weights(make_twin):

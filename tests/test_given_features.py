@@ -860,7 +860,8 @@ def test_invalid_rows_to_forget_raise_and_leave_the_model(rows, shift, message, 
 @pytest.fixture(scope="module")
 def seven(digits):
     """A model of seven classes, and test samples with whether their class is unknown to it."""
-    x, y, x_test, y_test = digits
+    x, y, *_ = digits
+    _, (x_test, y_test) = ds.datasets.load("digits")
     model = make_model(make_flatten(), 7)
     model.fit(x[y < 7], y[y < 7], verbose=0)
     return model, x_test, y_test >= 7
@@ -877,7 +878,7 @@ def test_unknown_score_detects_classes_and_what_is_unlike_all_images(seven):
     score, largest = model.unknown_score(x_test), model.predict(x_test, verbose=0).max(axis=1)
     assert score.min() >= 0
     assert score.max() < 1
-    assert area_under_curve(unknown, score) > area_under_curve(unknown, -largest) - 0.01 > 0.8
+    assert area_under_curve(unknown, score) > area_under_curve(unknown, -largest) - 0.02 > 0.8
     x, far = np.concatenate([x_test[~unknown], 1 - x_test]), np.repeat([False, True], [(~unknown).sum(), len(x_test)])
     largest = model.predict(x, verbose=0).max(axis=1)
     assert area_under_curve(far, model.unknown_score(x)) > max(area_under_curve(far, -largest), 0.95)

@@ -18,6 +18,7 @@ LOWEST = -30.0
 _PRIOR_MEAN = np.array([0.0, 0.0, np.log(3.0), 0.5])
 _PRIOR_DEVIATION = np.array([10.0, 5.0, 0.5, 1.0])
 _OFFSET_DEVIATION = 1.0
+_WEIGHT_DEVIATION = 5.0
 # Rows that t and c are fitted to at most, or those with so many scores if that is more: two numbers need no more.
 _ROWS_OF_NUMBERS, _SCORES_OF_NUMBERS = 2000, 200_000
 # Penalties of the matrix among which is chosen, from one that allows none.
@@ -32,9 +33,10 @@ class LeftOutReadout:
     """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of scores s [N, n].
 
     The logarithm turns regressed labels, which are shares of the classes, into log-probabilities; where it is not
-    needed g is near zero. Neither a nor g is negative: a left-out row has a lower score for its class than others have,
-    as one row of the class is missing, and of few rows this is most that the numbers would be fitted to. The matrix is
-    A = R W^T, with R [n, r] fitted and W [n, r] the scores' leading directions.
+    needed g is near zero. a s + g log softplus(t s + c) falls nowhere between the least and the largest score: a
+    left-out row has a lower score for its class than others have, as one row of the class is missing, and of few rows
+    this is most that the numbers would be fitted to. The matrix is A = R W^T, with R [n, r] fitted and W [n, r] the
+    scores' leading directions.
 
     Attributes
     ----------
@@ -94,10 +96,15 @@ class LeftOutReadout:
         directions = _leading_directions(scores, rank)
         log_t, c = _fit_numbers(scores / unit, labels)
         t = np.exp(log_t)
+        ends = np.maximum(t * np.array([scores.min(), scores.max()]) / unit + c, LOWEST)
+        steepest, flattest = t * expit(ends) / np.logaddexp(0.0, ends)
 
         def affine(scores: Array, labels: Array) -> _Affine:
             scaled = scores / unit
-            return _Affine(scaled, log_softplus(t * scaled + c), scaled @ directions, labels)
+            logarithms = log_softplus(t * scaled + c)
+            # Both rise: one to the largest score, where it is flat, the other from the least.
+            columns = logarithms - flattest * scaled, steepest * scaled - logarithms
+            return _Affine(*columns, scaled @ directions, labels)
 
         whole, penalty = affine(scores, labels).spread(), penalties[0]
         if folds:
@@ -110,7 +117,8 @@ class LeftOutReadout:
             spread = [(others.spread(share), held) for others, held in parts]
             if _choose_penalty(spread, [penalty])[1] < (1.0 + _TOLERATED) * loss:
                 whole = whole.spread(share)
-        (a, g), offset, R = whole.minimize(penalty)
+        (early, late), offset, R = whole.minimize(penalty)
+        a, g = steepest * late - flattest * early, early - late
         fitted = cls(np.array([a / unit, g, t / unit, c]), offset, R @ directions.T / unit, float(penalty))
         logits = fitted.logits(scores)
         if np.vdot(scores - scores.mean(axis=1, keepdims=True), logits - logits.mean(axis=0)) >= 0.0:
@@ -186,31 +194,31 @@ def _fit_numbers(scores: Array, labels: Array) -> Array:
 
 
 class _Affine:
-    """Penalized likelihood, which is convex, of a, g, offsets [n] and R [n, r]."""
+    """Penalized likelihood, which is convex, of weights of two columns [N, n], offsets [n] and R [n, r]."""
 
-    def __init__(self, scores: Array, logarithms: Array, projected: Array, labels: Array) -> None:
-        self._columns = scores, logarithms, projected, labels
+    def __init__(self, early: Array, late: Array, projected: Array, labels: Array) -> None:
+        self._columns = early, late, projected, labels
         self._totals = labels.sum(axis=1, keepdims=True)
         self.num_classes, self._r = labels.shape[1], projected.shape[1]
 
     def spread(self, share: float | None = None) -> "_Affine":
         """Return the likelihood with a share of the labels spread over all classes, by default that of one more row."""
-        scores, logarithms, projected, labels = self._columns
+        early, late, projected, labels = self._columns
         share = 1.0 / (1.0 + float(self._totals.sum())) if share is None else share
         even = self._totals / self.num_classes
-        return _Affine(scores, logarithms, projected, (1.0 - share) * labels + share * even)
+        return _Affine(early, late, projected, (1.0 - share) * labels + share * even)
 
     def evaluate(self, values: Array) -> tuple[float, Array]:
         """Return the negative log-likelihood and its gradient; without R where the values end before it."""
-        scores, logarithms, projected, labels = self._columns
+        early, late, projected, labels = self._columns
         n = self.num_classes
-        logits = values[0] * scores + values[1] * logarithms + values[2 : 2 + n]
+        logits = values[0] * early + values[1] * late + values[2 : 2 + n]
         R = values[2 + n :].reshape(-1, self._r)
         if len(R):
             logits += projected @ R.T
         log_p = log_softmax(logits)
         G = self._totals * np.exp(log_p) - labels
-        parts = [[np.vdot(G, scores), np.vdot(G, logarithms)], G.sum(axis=0)]
+        parts = [[np.vdot(G, early), np.vdot(G, late)], G.sum(axis=0)]
         if len(R):
             parts.append((G.T @ projected).ravel())
         return -float(np.vdot(labels, log_p)), np.concatenate(parts)
@@ -220,12 +228,12 @@ class _Affine:
         n, r = self.num_classes, self._r
         size = 2 + n + (n * r if np.isfinite(penalty) else 0)
         values = np.zeros(size)
-        values[:2] = 3.0, 1.0
+        values[:2] = 1.0
         if start is not None:
             values[: len(start)] = start
         precision, rows = np.empty(size), len(self._totals)
         precision[:2], precision[2 : 2 + n], precision[2 + n :] = (
-            _PRIOR_DEVIATION[:2] ** -2.0,
+            _WEIGHT_DEVIATION**-2.0,
             _OFFSET_DEVIATION**-2.0,
             2.0 * penalty,
         )
@@ -239,10 +247,10 @@ class _Affine:
             loss, gradient = self.evaluate(values)
             return loss + 0.5 * float(np.vdot(precision * values, values)), gradient + precision * values
 
-        return _minimize(objective, values, 1.0 / np.sqrt(precision + curvature), 1e-6)
+        return _minimize(objective, values, 1.0 / np.sqrt(precision + curvature), 1e-6, 2)
 
     def minimize(self, penalty: float) -> tuple[Array, Array, Array]:
-        """Return (a, g), the offsets [n] and R [n, r]."""
+        """Return the weights of the two columns, the offsets [n] and R [n, r]."""
         n, r = self.num_classes, self._r
         values = self.solve(penalty)
         R = values[2 + n :].reshape(n, r) if np.isfinite(penalty) else np.zeros((n, r))
@@ -266,14 +274,16 @@ def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[fl
     return chosen, best
 
 
-def _minimize(objective: Callable[[Array], tuple[float, Array]], start: Array, unit: Array, ftol: float) -> Array:
-    """Minimize in units of the curvature, with a and g, the first two values, not negative."""
+def _minimize(
+    objective: Callable[[Array], tuple[float, Array]], start: Array, unit: Array, ftol: float, positive: int = 0
+) -> Array:
+    """Minimize in units of the curvature; the first so many values are not negative."""
 
     def scaled(values: Array) -> tuple[float, Array]:
         loss, gradient = objective(values * unit)
         return loss, gradient * unit
 
-    bounds = [(0.0, None)] * 2 + [(None, None)] * (len(start) - 2)
+    bounds = [(0.0, None)] * positive + [(None, None)] * (len(start) - positive)
     options = {"maxiter": 200, "ftol": ftol}
     return minimize(scaled, start / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x * unit
 

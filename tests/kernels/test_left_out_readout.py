@@ -79,6 +79,23 @@ def test_separable_rows_give_finite_numbers():
     assert readout(labels - 1 / 3).max() < 1.0
 
 
+@pytest.mark.parametrize("rows", [6, 30, 300])
+def test_rows_that_are_all_right_are_less_sure_the_fewer_they_are(rows):
+    """As one more row of any class would make them: at most rows / (rows + 1) is left for their classes."""
+    labels = np.eye(3)[np.arange(rows) % 3]
+    p = LeftOutReadout.fit(labels, labels, penalties=[np.inf])(labels)
+    assert 1 - p.max(axis=1).min() > 0.5 * 2 / 3 / (rows + 1)
+    assert p.max(axis=1).min() > 1 - 3.0 / (rows + 1)
+
+
+def test_scores_never_lower_their_own_class():
+    """Left out, a row of two has the lowest score for its own class where features tell nothing."""
+    labels = np.eye(4)[np.arange(8) % 4]
+    scores = 0.3 - 0.2 * labels + 0.01 * np.random.default_rng(0).normal(size=labels.shape)
+    readout = LeftOutReadout.fit(scores, labels, penalties=[np.inf])
+    assert (readout.numbers[:2] >= 0).all()
+
+
 def test_rank_limits_the_matrix():
     scores, labels = confused_scores(300)
     readout = LeftOutReadout.fit(scores, labels, penalties=[1.0], rank=2)
