@@ -175,7 +175,7 @@ def test_left_out_samples_must_be_those_of_training(process, network):
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of copies of Keras models
 @pytest.mark.parametrize("kind", ["process", "network"])
 def test_training_samples_in_place_of_held_out_ones_warn(request, kind):
-    """Of a classifier that is solved; a minority that equals training samples does not."""
+    """Of a classifier that is solved; a minority that equals training samples does not, nor what many of them equal."""
     classifier, X, y = copy.deepcopy(request.getfixturevalue(kind))
     rule = ds.calibration.RiskControl(0.2, "false_negative_rate", positive=2)
     calls = {
@@ -190,6 +190,13 @@ def test_training_samples_in_place_of_held_out_ones_warn(request, kind):
             call()
     other, labels = draw(np.random.default_rng(8), 180)
     classifier.conformalize(np.concatenate([X, other]), np.concatenate([y, labels]), 0.8)
+
+
+def test_rows_of_few_distinct_values_may_equal_training_rows():
+    """A sample and its label are drawn again, from four kinds of rows."""
+    X, y = draw(np.random.default_rng(0), 80)
+    X = np.sign(X[:, :2])
+    ds.SimplexGaussianProcess().fit(X[:40], y[:40]).conformalize(X[40:], y[40:], 0.8)
 
 
 def test_rule_is_fitted_to_left_out_rows(process):

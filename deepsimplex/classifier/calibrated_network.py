@@ -688,7 +688,9 @@ class CalibratedNetwork(SimplexNetwork):
         return features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
 
     def _training_samples(self, x: Any) -> np.ndarray:
-        return self.head.recognizes(self._features_as_solved(x)) if self._has_solved_head else np.zeros(0, bool)
+        return (
+            self.head.recognizes_features(self._features_as_solved(x)) if self._has_solved_head else np.zeros(0, bool)
+        )
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         return self.head.without(features, influence, residuals), self.unweighted_readout

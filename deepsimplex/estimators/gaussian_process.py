@@ -521,7 +521,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     def _training_samples(self, X: Any) -> NDArray[np.bool_]:
         if not self._is_closed_form:
             return super()._training_samples(X)
-        return self._label_posterior.head.recognizes(self._head_features(X))
+        return self._label_posterior.head.recognizes_features(self._head_features(X))
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         return self._label_posterior.without(features, influence, residuals), self._readout

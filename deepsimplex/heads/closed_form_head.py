@@ -308,17 +308,24 @@ class ClosedFormHead(Head):
     ) -> NDArray[np.bool_]:
         """Return of which samples [N] the head was solved with the features [N, d], labels and weights.
 
-        Of an array x without labels, with the features; of none, for a head that was copied by its weights alone.
+        Of none, for a head that was copied by its weights alone.
         """
-        if y is None and not isinstance(x, Samples):
-            x = np.asarray(x, np.float64)
-            return _near(cKDTree(self.signatures[:, :-1]), self._projections(x), x)
         tree, masks = cKDTree(self.signatures), []
         for features, labels, counted in self._features(_labeled(x, y, sample_weight), None):
             known = counted.copy()
             known[counted] = self._recognized(tree, features, labels)
             masks.append(known)
         return np.concatenate(masks)
+
+    def recognizes_features(self, features: Any) -> NDArray[np.bool_]:
+        """Return which features [N, d] are those of just one of the samples that the head was solved with.
+
+        Features that several have, as in tables of few distinct values, may well be those of other samples.
+        """
+        features = np.asarray(features, np.float64)
+        distances, _ = cKDTree(self.signatures[:, :-1]).query(self._projections(features), k=[1, 2], p=np.inf)
+        near = distances <= _tolerance(features)[:, None]
+        return near[:, 0] & ~near[:, 1]
 
     def without(self, features: Any, influence: Any, residuals: Any) -> Any:
         """Return latent means [N, m, L] of features, a tensor [N, d], as if each of m samples were not among the rows.
@@ -416,7 +423,7 @@ class ClosedFormHead(Head):
         self._check_signatures("forget")
         changes: _Changes | None = []
         for features, labels, _ in self._features(_labeled(x, y, sample_weight), backbone):
-            tolerance = _TOLERANCE * np.linalg.norm(features, axis=1)
+            tolerance = _tolerance(features)
             for row, signature in enumerate(self._signatures(features, labels)):
                 distances = np.abs(signatures - signature).max(axis=1, initial=0.0)
                 if not len(distances) or distances.min() > tolerance[row]:
@@ -470,7 +477,8 @@ class ClosedFormHead(Head):
 
     def _recognized(self, tree: cKDTree, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.bool_]:
         """Return of which samples [N] the signatures of features and labels are in the tree."""
-        return _near(tree, self._signatures(features, labels), features)
+        distances, _ = tree.query(self._signatures(features, labels), p=np.inf)
+        return distances <= _tolerance(features)
 
     def _signatures(self, features: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.float64]:
         """Random projections of features, and their labels as numbers, [N, 5]."""
@@ -678,10 +686,9 @@ def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None
     return x if isinstance(x, Samples) else Samples.of(x, y, sample_weight, labeled=True, name="samples")
 
 
-def _near(tree: cKDTree, points: NDArray[np.float64], features: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which points [N, k] are in the tree, up to what rounding of features [N, d] changes."""
-    distances, _ = tree.query(points, p=np.inf)
-    return distances <= _TOLERANCE * np.linalg.norm(features, axis=1)
+def _tolerance(features: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much rounding of features [N, d] may change their signatures, [N]."""
+    return _TOLERANCE * np.linalg.norm(features, axis=1)
 
 
 def _change(
