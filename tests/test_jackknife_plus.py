@@ -1,6 +1,7 @@
 """Prediction sets from left-out training samples: predictions without them, definition, coverage, files, exports."""
 
 import copy
+import functools
 
 import keras
 import numpy as np
@@ -197,6 +198,22 @@ def test_rows_of_few_distinct_values_may_equal_training_rows():
     X, y = draw(np.random.default_rng(0), 80)
     X = np.sign(X[:, :2])
     ds.SimplexGaussianProcess().fit(X[:40], y[:40]).conformalize(X[40:], y[40:], 0.8)
+
+
+def test_left_out_samples_of_groups_raise(tmp_path):
+    """They would be left out one by one; of files, too."""
+    X, y = draw(np.random.default_rng(0), 30)
+    groups = np.arange(30) // 2
+    classifier = ds.SimplexGaussianProcess().fit(X, y, groups=groups)
+    classifier.save(tmp_path / "grouped.npz")
+    rule = ds.calibration.RiskControl(0.2, "false_negative_rate", positive=2)
+    for twin in (classifier, ds.load(tmp_path / "grouped.npz").partial_fit(X[:3], y[:3])):
+        for call in (twin.conformalize, functools.partial(twin.set_decision, rule)):
+            with pytest.raises(ValueError, match=r"^left_out must be False after fit with groups"):
+                call(X, y, left_out=True)
+    assert classifier.fit(X, y).conformalize(X, y, 0.8, left_out=True).prediction_sets_ is not None
+    with pytest.raises(AttributeError, match=r"^left-out predictions are those of fit"):
+        classifier.conformalize(None).partial_fit(X[:3], y[:3]).loo_proba_.mean()
 
 
 def test_rule_is_fitted_to_left_out_rows(process):

@@ -355,8 +355,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
             data set.
         sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, which are left out together, one of
-            weight 0 is left out. None beside a data set.
+            Exponents of the samples' likelihoods: one of weight 0 is left out. In closed form they are relative: one of
+            twice the weight counts as two, which are left out together. None beside a data set.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration or epoch, in closed form once,
             as ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
@@ -429,6 +429,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     @property
     def loo_proba_(self) -> NDArray[np.float64]:
         """Class probabilities [N, n] of the training rows, left out; NaN for those that were not."""
+        if not hasattr(self, "loo_rows_"):
+            raise AttributeError("left-out predictions are those of fit, which partial_fit and forget remove: call fit")
         p = np.full((self.num_rows_, len(self.classes_)), np.nan)
         p[self.loo_rows_] = self.loo_rows_proba_
         return p

@@ -11,7 +11,7 @@ from scipy.linalg import lapack
 from scipy.spatial import cKDTree
 
 from deepsimplex import kernels
-from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.messages import guided, warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array, check_groups, check_labels, check_number, check_whole
 from deepsimplex.heads.features import compute_features
@@ -145,6 +145,8 @@ class ClosedFormHead(Head):
         self.points = self.add_weight((d, M), "zeros", name="points", **working)
         self.squares = self.add_weight((M,), "zeros", name="squares", **double)  # of the points' lengths
         self.kernel_numbers = self.add_weight((11,), "ones", name="kernel_numbers", **double)
+        # Whether groups were left out together.
+        self.grouped = self.add_weight((), "zeros", name="grouped", **double)
         self.center = self.add_weight((d,), "zeros", name="center", **double)
         self.feature_scale = self.add_weight((d,), "ones", name="feature_scale", **double)
         self.loc_weights = self.add_weight((M, L), "zeros", name="loc_weights", **double)
@@ -238,6 +240,7 @@ class ClosedFormHead(Head):
             )
         unit = result.scale(self._positions)
         self._set_weights(result.regression, unit)
+        self.grouped.assign(groups is not None)
         self.signatures = np.concatenate(signatures)
         mean, variance = result.left_out
         folds = [(others @ self._positions, held @ self._positions, rows) for others, held, rows in result.folds]
@@ -455,6 +458,7 @@ class ClosedFormHead(Head):
         other = type(self).from_config({**self.get_config(), "inducing": inducing})
         other.build((None, self.center.shape[0]))
         other._set_weights(self.regression, float(self.unit))
+        other.grouped.assign(self.grouped)
         other.signatures = self.signatures
         return other
 
@@ -633,6 +637,12 @@ def left_out_outputs(
 
     With ``most``, for as many of them at random, and what ``influence`` returns for these.
     """
+    if float(head.grouped):
+        raise guided(
+            "decisions.md#without-held-out-rows",
+            "left_out must be False after fit with groups: samples would be left out one by one, and predicted by "
+            "others of their groups. Hold out whole groups",
+        )
     if most is not None and len(labels) > most:
         rows = np.random.default_rng(seed).permutation(len(labels))[:most]
         features, labels = np.asarray(features)[rows], labels[rows]
@@ -646,7 +656,7 @@ def left_out_outputs(
 def _unknown_row(row: int) -> ValueError:
     return ValueError(
         "x must hold samples that the head was solved with, with their labels and weights; found another in row "
-        f"{row}, or other weights"
+        f"{row}, or other weights (left_out=True takes samples that had none)"
     )
 
 
