@@ -64,6 +64,8 @@ COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
 }
 # Rows whose sets are computed together, where every left-out sample has its own predictions of them.
 SET_ROWS = 64
+# Samples, the first ones, among which those of training are looked for.
+RECOGNIZED_ROWS = 1000
 # What to do without held-out samples, of a classifier that left-out training samples have calibrated.
 _LEFT_OUT = "pass left_out=True, by which each training sample is predicted without it"
 _CALIBRATED_BY_FIT = "leave out calibrate: fit has calibrated the probabilities by left-out training samples"
@@ -100,7 +102,10 @@ class TrainedClassifier(Protocol):
         """
 
     def _training_samples(self, x: Any) -> NDArray[np.bool_]:
-        """Return which samples [N] are recognized as those that it was solved with; none where that is not known."""
+        """Return which of the first samples are recognized as those that it was solved with, [M].
+
+        M is ``RECOGNIZED_ROWS`` at most, and 0 where that is not known.
+        """
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         """Return latent means [N, m, L] of features [N, d], a tensor, without each left-out sample, and the readout."""
@@ -423,10 +428,10 @@ class FittedComponents:
 
 
 def warn_of_training_samples(method: str, recognized: NDArray[np.bool_], instead: str) -> None:
-    """Warn if most samples are recognized [N] as training samples: few are where a table holds equal rows."""
+    """Warn if most samples are recognized [M] as training samples: few are where a table holds equal rows."""
     if 2 * (found := np.count_nonzero(recognized)) > recognized.size:
         warn_caller(
-            f"{method} needs samples that were held out of training; found {found} training samples among "
+            f"{method} needs samples that were held out of training; found {found} training samples among the first "
             f"{recognized.size}, whose classes the classifier was told: hold samples out, or {instead}"
         )
 

@@ -22,7 +22,12 @@ from deepsimplex.calibration import (
     PriorShift,
     UnknownScore,
 )
-from deepsimplex.calibration.after_training import SET_ROWS, FittedComponents, warn_of_training_samples
+from deepsimplex.calibration.after_training import (
+    RECOGNIZED_ROWS,
+    SET_ROWS,
+    FittedComponents,
+    warn_of_training_samples,
+)
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.calibration.jackknife_plus import JackknifePlusSets
@@ -688,9 +693,9 @@ class CalibratedNetwork(SimplexNetwork):
         return features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
 
     def _training_samples(self, x: Any) -> np.ndarray:
-        return (
-            self.head.recognizes_features(self._features_as_solved(x)) if self._has_solved_head else np.zeros(0, bool)
-        )
+        if not self._has_solved_head:
+            return np.zeros(0, bool)
+        return self.head.recognizes_features(self._features_as_solved(x)[:RECOGNIZED_ROWS])
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         return self.head.without(features, influence, residuals), self.unweighted_readout

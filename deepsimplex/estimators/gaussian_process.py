@@ -16,6 +16,7 @@ from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import constructor_parameters
 from deepsimplex._utils.validation import check_choice, check_flag, check_groups, check_sample_weight, check_whole
+from deepsimplex.calibration.after_training import RECOGNIZED_ROWS
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
 from deepsimplex.estimators.checked_data import checked_labels, readable_rows, training_samples
 from deepsimplex.estimators.label_process import LabelPosterior, LabelProcess
@@ -523,7 +524,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     def _training_samples(self, X: Any) -> NDArray[np.bool_]:
         if not self._is_closed_form:
             return super()._training_samples(X)
-        return self._label_posterior.head.recognizes_features(self._head_features(X))
+        return self._label_posterior.head.recognizes_features(self._head_features(X[:RECOGNIZED_ROWS]))
 
     def _latents_without(self, features: Any, influence: Any, residuals: Any) -> tuple[Any, Any]:
         return self._label_posterior.without(features, influence, residuals), self._readout

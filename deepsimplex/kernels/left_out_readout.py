@@ -14,7 +14,8 @@ Array = NDArray[np.float64]
 
 LOWEST = -30.0
 """Least argument of the logarithm of softplus, which is linear below and would underflow."""
-# Normal prior of a, g, log t and c, in units of the scores' root mean square, and of the offsets.
+# Normal prior of a, g, log t and c, in units of the scores' root mean square, of the offsets, and of the weights of the
+# two curves that a and g stand for once t and c are known.
 _PRIOR_MEAN = np.array([0.0, 0.0, np.log(3.0), 0.5])
 _PRIOR_DEVIATION = np.array([10.0, 5.0, 0.5, 1.0])
 _OFFSET_DEVIATION = 1.0
