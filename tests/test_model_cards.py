@@ -59,7 +59,8 @@ def test_card_states_what_is_fitted_and_what_is_not_known(classifier):
         "No prediction sets",
     ):
         assert f"- {line}" in text
-    classifier.calibrate(X, Y).conformalize(X, Y, coverage=0.8)
+    held = X + 0.1, Y
+    classifier.calibrate(*held).conformalize(*held, coverage=0.8)
     report = ds.evaluation.report(
         Y, classifier.predict_proba(X), sets=classifier.predict_set(X), intervals=0.9, resamples=20
     )

@@ -165,7 +165,7 @@ def test_maps_of_tables_have_the_shape_of_the_samples():
     model.fit(x, y, verbose=0)
     maps = model.saliency(x[:4], labels=1, steps=2)
     assert maps.shape == (4, 3)
-    model.calibrate(x, y, "venn_abers")  # steps, which are left out
+    model.calibrate(x + 0.1, y, "venn_abers")  # steps, which are left out
     np.testing.assert_array_equal(model.saliency(x[:4], labels=1, steps=2), maps)
     with pytest.raises(ValueError, match=r"needs images \[N, H, W\]"):
         model.saliency(x, method="grad_cam")
@@ -277,7 +277,7 @@ def test_parts_of_columns_sum_to_difference_of_log_probabilities(name):
     X, names, baseline = X[::3], np.array(["a", "b", "c"])[y[::3]], X.mean(axis=0)
     classifier = sklearn.base.clone(ESTIMATORS[name]).fit(X, names).fit_density(X, names)
     held = np.where(np.arange(len(X)) % 7 == 0, "b", names)  # with errors, as a calibration needs
-    classifier.calibrate(X, held).set_priors([2, 1, 1])
+    classifier.calibrate(X + 0.1, held).set_priors([2, 1, 1])
     steps = 256 if name == "named target" else 96  # whose argmax of narrow latents turns sharply
     # What wraps a classifier asks it for its gradients.
     for wrapped in [classifier, *([ds.AfterTraining(classifier)] if name in ("closed form", "network") else [])]:
@@ -288,7 +288,7 @@ def test_parts_of_columns_sum_to_difference_of_log_probabilities(name):
     np.testing.assert_array_equal(classifier.saliency(X[:3], labels="a", method="gradients"), likeliest)
     far = X[:1].assign(**{X.columns[1]: 50.0})
     assert classifier.saliency(far, of="familiarity", baseline=X.iloc[0]).argmin() == 1
-    classifier.set_priors(None).calibrate(X, held, "venn_abers")  # steps, which are left out
+    classifier.set_priors(None).calibrate(X + 0.1, held, "venn_abers")  # steps, which are left out
     uncalibrated = classifier.saliency(X[:2], labels="b")
     np.testing.assert_array_equal(classifier.calibrate(None).saliency(X[:2], labels="b"), uncalibrated)
 
