@@ -176,7 +176,7 @@ def test_left_out_samples_must_be_those_of_training(process, network):
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of copies of Keras models
 @pytest.mark.parametrize("kind", ["process", "network"])
 def test_training_samples_in_place_of_held_out_ones_warn(request, kind):
-    """Of a classifier that is solved; a minority that equals training samples does not, nor what many of them equal."""
+    """Of a classifier that is solved; a minority that equals training samples does not."""
     classifier, X, y = copy.deepcopy(request.getfixturevalue(kind))
     rule = ds.calibration.RiskControl(0.2, "false_negative_rate", positive=2)
     calls = {

@@ -27,8 +27,8 @@ PENALTIES = (np.inf, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 # Share of the labels that is spread over all classes, in units of the squared rate of left-out rows whose class is not
 # the likeliest; and the share by which the folds' negative log-likelihood may grow by it.
 _SPREAD, _TOLERATED = 1 / 3, 0.01
-# Rows of any class that the labels are spread by as if there were, as Jeffreys' prior has: none is far too sure of few
-# rows that are all right, a whole one is not sure enough of a hundred.
+# Rows of any class that the labels are spread by as if there were: none is far too sure of few rows that are all right,
+# a whole one is not sure enough of a hundred.
 _EVEN_ROWS = 0.5
 
 
