@@ -290,7 +290,7 @@ class SimplexClassifier(CalibratedNetwork):
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         is_first = self._build_for(samples)
-        is_solved = self._is_solved()
+        is_solved = self._fit_solves_head()
         if is_first and verbose and trains_pretrained(self.backbone):
             count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
             print(
@@ -484,7 +484,7 @@ class SimplexClassifier(CalibratedNetwork):
 
     # In closed form
 
-    def _is_solved(self) -> bool:
+    def _fit_solves_head(self) -> bool:
         """Return whether ``fit`` solves the head in closed form; a solved one stays as the backbone is trained."""
         if not self.head.is_closed_form or has_nothing_to_train(self.backbone):
             return self.head.is_closed_form

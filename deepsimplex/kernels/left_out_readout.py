@@ -206,7 +206,7 @@ class _Affine:
         self.num_classes, self._r = labels.shape[1], projected.shape[1]
 
     def spread(self, share: float | None = None) -> "_Affine":
-        """Return the likelihood with a share of the labels spread over all classes, by default that of few."""
+        """Return the likelihood with a share of the labels spread over all classes, by default that of `_EVEN_ROWS`."""
         early, late, projected, labels = self._columns
         share = _EVEN_ROWS / (_EVEN_ROWS + float(self._totals.sum())) if share is None else share
         even = self._totals / self.num_classes
