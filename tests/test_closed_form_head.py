@@ -177,6 +177,21 @@ def test_added_and_forgotten_samples_equal_solving_without_them(digits, inducing
     assert kernels.squared_distances(points, forgotten).min() > 1e-6
 
 
+def test_one_of_two_equal_samples_is_forgotten_and_new_ones_stay_inducing(digits):
+    x, y, x_test, _ = digits
+    x, y = x[:100].astype(float), y[:100].copy()
+    x[1], y[1] = x[0], (y[0] + 1) % 10
+    head = ds.heads.ClosedFormHead(10, 200).adapt(x, y)
+    head.forget(x[1:2], y[1:2]).partial_fit(digits[0][100:150], digits[1][100:150])
+    kept = np.setdiff1d(np.arange(150), 1)
+    rows, labels = digits[0][kept].astype(float), digits[1][kept]
+    kernel = head.regression.kernel
+    expected = kernels.LabelRegression(kernel, kernel.transform(rows), 10).add(rows, np.eye(10)[labels])
+    assert len(head.regression.points) == 149
+    expected = expected.solve(head.regression.noise).predict(x_test).mean @ vertices(10)
+    np.testing.assert_allclose(head(x_test)["loc"], expected, atol=1e-6)
+
+
 def test_small_variances_are_those_of_the_solver():
     """Where a few of many rows are of another class the noise is the smallest, and the variance nearly the kernel's."""
     rng = np.random.default_rng(0)

@@ -433,14 +433,11 @@ class ClosedFormHead(Head):
                     raise _unknown_row(row)
                 signatures = np.delete(signatures, distances.argmin(), axis=0)
             changes = _change(regression, features, one_hot(labels, self.num_classes), changes, sign=-1)
-            U = regression.kernel.transform(features)
-            near = squared_distances(regression.points, U) <= (_TOLERANCE**2) * np.sum(U * U, axis=1)
-            gone = np.flatnonzero(near.any(axis=1))
+            gone = _equal_points(regression.points, regression.kernel.transform(features))
             if len(gone) == len(regression.points):
                 raise ValueError("x must leave at least one inducing row; found all of them. Solve the head anew")
             if len(gone):
-                regression.remove_inducing(gone)
-                regression.solve(regression.noise)
+                regression = regression.without_inducing(gone).solve(regression.noise)
                 changes = None
         self.signatures = signatures
         self._set_weights(regression, float(self.unit), changes)
@@ -699,6 +696,17 @@ def _labeled(x: Any, y: ArrayLike | None, sample_weight: ArrayLike | None = None
 def _tolerance(features: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much rounding of features [N, d] may change their signatures, [N]."""
     return _TOLERANCE * np.linalg.norm(features, axis=1)
+
+
+def _equal_points(points: NDArray[np.float64], U: NDArray[np.float64]) -> list[int]:
+    """Numbers of inducing rows [M, d] that transformed rows U [N, d] equal: of several equal ones, one for each row."""
+    equal: list[int] = []
+    for distances, squares in zip(squared_distances(U, points), np.sum(U * U, axis=1), strict=True):
+        distances[equal] = np.inf
+        nearest = int(distances.argmin())
+        if distances[nearest] <= _TOLERANCE**2 * squares:
+            equal.append(nearest)
+    return equal
 
 
 def _change(

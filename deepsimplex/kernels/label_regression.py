@@ -1,6 +1,6 @@
 """Gaussian process regression on labels in closed form, with exact leave-one-out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 _BLOCK, _KERNEL_BLOCK = 2**22, 2**19
 # Added to the diagonal of the inducing rows' kernel matrix, in units of its mean.
 _JITTER = 1e-6
+# Added to the diagonal of the same matrix where it is inverted without jitter, in the same units.
+_LEAST_EIGENVALUE = 1e-14
 
 
 class Regressed(NamedTuple):
@@ -155,23 +157,27 @@ class LabelRegression:
     def add_inducing(self, U: Array, Y: Array) -> "LabelRegression":
         """Return a regression with transformed rows U [N, d] and labels Y [N, n] added, as inducing rows too.
 
-        Before, all rows must be inducing, each once: their labels follow from the sums.
+        Before, all rows must be among the inducing rows w_j: then k(u, x) = k(u, w) K_mm^-1 k(w, x) for each of them.
         """
-        phi = self.basis_of_points()[0]
-        before: Array = np.linalg.solve(phi.T, self.moments).astype(np.float64)
-        other = LabelRegression(self.kernel, np.concatenate([self.points, U]), self.moments.shape[1])
-        other.add_basis(other.basis_of(self.points)[0], before)
+        # K_mm L^-T, with a diagonal that equal and nearly equal rows do not make singular.
+        root = self.basis_of_points()[0]
+        root += _LEAST_EIGENVALUE * np.mean(self.kernel.variance(self.points)) * self._inverse_factor().T
+        new = np.linalg.solve(root, self._kernel_values(U, np.asarray)[0].T).T
+        other = self._carried_to(np.concatenate([self.points, U]), np.concatenate([self._factor, new]))
         other.add_basis(other.basis_of(U)[0], Y)
         return other
 
-    def remove_inducing(self, rows: NDArray[np.int64]) -> None:
-        """Remove inducing rows by their numbers: the sums become those of the rows that are left."""
-        kept = np.delete(np.arange(len(self.points)), rows)
-        K = self._factor @ self._factor.T
-        factor = cholesky(K[np.ix_(kept, kept)], lower=True)
-        T = solve_triangular(factor, self._factor[kept], lower=True)
-        self.gram, self.moments = T @ self.gram @ T.T, T @ self.moments
-        self.points, self._factor = self.points[kept], factor
+    def without_inducing(self, rows: Sequence[int]) -> "LabelRegression":
+        """Return a regression of the same sums without some inducing rows, by their numbers."""
+        kept = np.delete(np.arange(len(self.points)), list(rows))
+        return self._carried_to(self.points[kept], self._factor[kept])
+
+    def _carried_to(self, points: Array, values: Array) -> "LabelRegression":
+        """The sums for other inducing rows, of which kernel values are ``values`` [M', M] times phi, of all rows."""
+        other = LabelRegression(self.kernel, points, self.moments.shape[1])
+        T = solve_triangular(other._factor, values, lower=True)
+        other.gram, other.moments, other.num_rows = T @ self.gram @ T.T, T @ self.moments, self.num_rows
+        return other
 
     def solve(self, noise: float) -> Self:
         """Solve for a noise s^2, in units of the kernel's variance."""

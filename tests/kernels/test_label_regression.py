@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 
 from deepsimplex.kernels import KERNELS as STATIONARY
 from deepsimplex.kernels import ClosedForm, FeatureKernel, LabelRegression, NoisePath, array_blocks, closed_form
@@ -106,12 +106,28 @@ def test_added_and_removed_rows_and_new_classes_equal_refitting(digits):
     refitted = regression_on(X, y, kernel, X[:25])
     np.testing.assert_allclose(grown.predict(X).mean, refitted.predict(X).mean, atol=1e-8)
     forgotten = grown.add(X[:10], np.eye(10)[y[:10]], sign=-1)
-    forgotten.remove_inducing(np.arange(10))
-    forgotten.solve(NOISE)
+    forgotten = forgotten.without_inducing(range(10)).solve(NOISE)
     refitted = regression_on(X[10:], y[10:], kernel, X[10:25])
     assert forgotten.num_rows == ROWS - 10
     for actual, expected in zip(forgotten.predict(X), refitted.predict(X), strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("weights", [1.0, np.linspace(0.5, 3.0, 150)])
+@pytest.mark.parametrize("columns", [1, 4])
+def test_inducing_rows_added_beside_equal_and_close_ones_equal_refitting(columns, weights):
+    """Of iris, one column of which has few values: labels and weights do not follow from the sums."""
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(150)
+    X, Y = X[order, :columns], np.eye(3)[y[order]] * np.reshape(weights, (-1, 1))
+    kernel = FeatureKernel.of(X, "raw", "rbf", 1.0, linear=0.3)
+    U = kernel.transform(X)
+    grown = LabelRegression(kernel, U[:50], 3).add(X[:50], Y[:50])
+    for start in range(50, 150, 25):
+        grown = grown.add_inducing(U[start : start + 25], Y[start : start + 25])
+    expected = LabelRegression(kernel, U, 3).add(X, Y).solve(NOISE).predict(X)
+    for actual, value in zip(grown.solve(NOISE).predict(X), expected, strict=True):
+        np.testing.assert_allclose(actual, value, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", STATIONARY)
