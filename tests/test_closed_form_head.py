@@ -192,6 +192,22 @@ def test_one_of_two_equal_samples_is_forgotten_and_new_ones_stay_inducing(digits
     np.testing.assert_allclose(head(x_test)["loc"], expected, atol=1e-6)
 
 
+def test_readout_of_labels_mistaken_at_random_is_no_surer_than_they_allow(digits):
+    x, y, x_test, y_test = digits
+    rng = np.random.default_rng(0)
+    y, y_test = (
+        np.where(rng.uniform(size=len(part)) < 0.15, rng.integers(0, 10, len(part)), part) for part in (y, y_test)
+    )
+    head, readout = ds.heads.ClosedFormHead(10, 300), ds.readout.LeftOutSoftmax()
+    readout.adapt(head.solve(x, y))
+    e, latent = float(readout.numbers[4]), head(x_test)
+    p = readout(latent).numpy()
+    assert 0.08 < e < 0.22
+    assert p.min() >= 0.99 * e / 10
+    assert ds.evaluation.expected_calibration_error(y_test, p) < 0.05
+    np.testing.assert_allclose(readout.log_probabilities(latent), np.log(p), atol=1e-5)
+
+
 def test_small_variances_are_those_of_the_solver():
     """Where a few of many rows are of another class the noise is the smallest, and the variance nearly the kernel's."""
     rng = np.random.default_rng(0)

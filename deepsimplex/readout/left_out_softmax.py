@@ -18,7 +18,9 @@ from deepsimplex.readout.score_matrix import Scores
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class LeftOutSoftmax(Readout):
-    """Class probabilities softmax(a s + g log softplus(t s + c) + A s + b) of the scores s = S mu of the mean mu.
+    """Class probabilities (1 - e) softmax(a s + g log softplus(t s + c) + A s + b) + e / n of the scores s = S mu.
+
+    mu is the mean of the latents, and e the share of the training labels that tell nothing, as mistaken ones.
 
     Its numbers are weights, which are not trained: ``adapt`` fits them to left-out latents, so that probabilities are
     calibrated without held-out samples. The variance of the latents does not enter: given the mean it does not predict
@@ -44,9 +46,9 @@ class LeftOutSoftmax(Readout):
     def build(self, input_shape: dict[str, Any]) -> None:
         """Create the weights."""
         n = Scores(self.scores, input_shape["loc"][-1]).num_classes
-        start = np.array([1.0, 0.0, 1.0, 0.0])
+        start = np.array([1.0, 0.0, 1.0, 0.0, 0.0])
         options = {"dtype": "float32", "autocast": False, "trainable": False}
-        self.numbers = self.add_weight((4,), lambda *_, **__: start, name="numbers", **options)
+        self.numbers = self.add_weight((5,), lambda *_, **__: start, name="numbers", **options)
         self.offset = self.add_weight((n,), "zeros", name="offset", **options)
         self.matrix = self.add_weight((n, n), "zeros", name="matrix", **options)
         self.built = True
@@ -63,9 +65,9 @@ class LeftOutSoftmax(Readout):
         likely than those of new samples.
         """
         fitted, scores, folds = self._fit(left_out)
-        log_p, labels = fitted.log_probabilities(scores), left_out.labels
+        log_p, labels, mistaken = fitted.log_probabilities(scores), left_out.labels, bool(fitted.numbers[4])
         for others, _, is_held in folds:
-            readout = LeftOutReadout.fit(others, labels[~is_held], penalties=[fitted.penalty])
+            readout = LeftOutReadout.fit(others, labels[~is_held], penalties=[fitted.penalty], mistaken=mistaken)
             log_p[is_held] = readout.log_probabilities(scores[is_held])
         return log_p
 
@@ -98,11 +100,15 @@ class LeftOutSoftmax(Readout):
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n]."""
-        return ops.log_softmax(self._logits(LatentGaussian.of(latent).tensors()[0]), axis=-1)
+        points = LatentGaussian.of(latent).tensors()[0]
+        log_p, p = ops.log_softmax(self._logits(points), axis=-1), self.class_probabilities(points)
+        return ops.where(self.numbers[4] > 0.0, ops.log(ops.maximum(p, 1e-30)), log_p)
 
     def class_probabilities(self, points: Any) -> Any:
         """Class probabilities [..., n] at latent points [..., L]."""
-        return ops.softmax(self._logits(points), axis=-1)
+        p = ops.softmax(self._logits(points), axis=-1)
+        e = ops.cast(self.numbers[4], p.dtype)
+        return (1.0 - e) * p + e / p.shape[-1]
 
     def _logits(self, points: Any) -> Any:
         scores = self.score(points)

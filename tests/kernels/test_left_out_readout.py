@@ -21,9 +21,10 @@ def loss(readout, scores, labels):
     return -np.mean(np.sum(labels * log_softmax(readout.logits(scores)), axis=1))
 
 
-def test_gradient_equals_finite_differences():
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_gradient_equals_finite_differences(noise):
     scores, labels = confused_scores(30)
-    problem = _Affine(scores, scores**2, scores[:, :2], 0.9 * labels + 0.025)
+    problem = _Affine(scores, scores**2, scores[:, :2], 0.9 * labels + 0.025, noise)
     for size in (2 + 4, 2 + 4 + 4 * 2):
         values = np.random.default_rng(1).normal(size=size)
         numeric = approx_fprime(values, lambda values: problem.evaluate(values)[0], 1e-6)
@@ -33,10 +34,11 @@ def test_gradient_equals_finite_differences():
 def test_probabilities_sum_to_one_and_logits_are_those_of_the_formula():
     scores, labels = confused_scores(200)
     readout = LeftOutReadout.fit(scores, labels, penalties=[1.0])
-    (a, g, t, c), A = readout.numbers, readout.matrix
+    (a, g, t, c, e), A = readout.numbers, readout.matrix
     plain = a * scores + g * np.log(np.log1p(np.exp(t * scores + c))) + scores @ A.T + readout.offset
     np.testing.assert_allclose(readout.logits(scores), plain, rtol=1e-9)
-    np.testing.assert_allclose(readout(scores), np.exp(plain) / np.exp(plain).sum(axis=1, keepdims=True), rtol=1e-9)
+    softmax = np.exp(plain) / np.exp(plain).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(readout(scores), (1 - e) * softmax + e / 4, rtol=1e-9)
 
 
 def test_fit_reaches_the_likelihood_of_multinomial_regression():
@@ -92,7 +94,7 @@ def test_scores_never_lower_their_own_class():
     labels = np.eye(4)[np.arange(8) % 4]
     scores = 0.3 - 0.2 * labels + 0.01 * np.random.default_rng(0).normal(size=labels.shape)
     readout = LeftOutReadout.fit(scores, labels, penalties=[np.inf])
-    a, g, t, c = readout.numbers
+    a, g, t, c, _ = readout.numbers
     s = np.linspace(scores.min(), scores.max(), 50)
     assert np.diff(a * s + g * left_out_readout.log_softplus(t * s + c)).min() > -1e-9
 
@@ -122,6 +124,30 @@ def test_missed_rows_make_probabilities_less_sure(noise, told, spread):
     readout = LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)], penalties=[np.inf])
     difference = np.mean(plain(scores).max(axis=1) - readout(scores).max(axis=1))
     assert difference > 1e-3 if spread else difference == 0.0
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.1])
+def test_share_of_labels_that_are_wrong_is_found(noise):
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=2000)
+    scores = np.eye(4)[y] + 0.15 * rng.normal(size=(2000, 4))
+    wrong = rng.uniform(size=2000) < noise
+    labels = np.eye(4)[np.where(wrong, rng.integers(4, size=2000), y)]
+    readout = LeftOutReadout.fit(scores, labels, penalties=[np.inf])
+    e = readout.numbers[4]
+    assert e == 0.0 if noise == 0.0 else abs(e / noise - 1.0) < 0.3
+    p = readout(scores)
+    softmax = np.exp(log_softmax(readout.logits(scores)))
+    np.testing.assert_allclose(p, (1.0 - e) * softmax + e / 4, rtol=1e-12)
+    assert abs(p.max(axis=1).mean() - np.mean(p.argmax(axis=1) == labels.argmax(axis=1))) < 0.01
+
+
+def test_scores_that_need_a_matrix_are_no_wrong_labels():
+    """Without a matrix the rows would be likelier so."""
+    scores, labels = confused_scores(200)
+    fold = np.arange(200) % 4 == 0
+    assert LeftOutReadout.fit(scores, labels, penalties=[1.0]).numbers[4] > 0.0
+    assert LeftOutReadout.fit(scores, labels, [(scores[~fold], scores[fold], fold)]).numbers[4] == 0.0
 
 
 def test_weighted_rows_equal_repeated_rows():
