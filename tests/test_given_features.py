@@ -647,6 +647,67 @@ def test_samples_are_left_out_of_their_predictions_while_the_backbone_is_trained
     assert model.fit(x_test, y_test, verbose=0).history["loss"] == pytest.approx([usual], rel=1e-4)
 
 
+def test_tuning_keeps_the_class_weights_that_the_head_was_solved_with(digits):
+    x, y, x_test, _ = digits
+    model = make_model(inducing=50)
+    model.fit(x, y, class_weight={3: 5.0}, verbose=0)
+    model._set_unknown(None)
+    before = model.predict_proba(x_test)
+    model.backbone.trainable = True
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    with pytest.warns(UserWarning, match="^[0-9]+ samples have other labels or weights than the head was solved with"):
+        model.fit(x, y, class_weight={1: 3.0}, verbose=0)
+    np.testing.assert_allclose(model.predict_proba(x_test), before, atol=1e-6)
+
+
+def test_validation_samples_that_the_head_was_solved_with_warn(digits):
+    x, y, x_test, y_test = digits
+    model = make_model(inducing=50)
+    model.fit(x, y, verbose=0)
+    model._set_unknown(None)
+    model.backbone.trainable = True
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    with pytest.warns(UserWarning, match="^validation needs samples that were held out of training; found 40 training"):
+        model.fit(x, y, validation_split=0.2, verbose=0)
+    model.fit(x, y, validation_data=(x_test, y_test), verbose=0)
+
+
+def test_copies_of_images_warn_at_the_callers_line(digits):
+    x, y, *_ = digits
+    rows = np.r_[:200, np.flatnonzero(y == 3)]
+    model = make_model(inducing=50)
+    with pytest.warns(
+        UserWarning, match=f"^{len(rows) - 200} of {len(rows)} samples have the features and the label of another"
+    ) as warned:
+        model.fit(x[rows], y[rows], verbose=0)
+    assert warned[0].filename == __file__
+    model.fit(x[rows], y[rows], groups=rows, verbose=0)
+    table = make_model(make_identity(), inducing=50)
+    table.fit(x[rows].reshape(-1, 64), y[rows], verbose=0)
+
+
+def test_images_of_integers_warn_where_training_images_lie_between_0_and_1(digits):
+    x, y, x_test, _ = digits
+    model = make_model(make_flatten(), inducing=50)
+    model.fit(x, y, verbose=0)
+    with pytest.warns(UserWarning, match=r"divide x by 255$"):
+        model.predict_proba((255 * x_test[:5]).astype("uint8"))
+    model.predict_proba(np.eye(8, dtype=int)[None])
+
+
+def test_backbone_that_is_frozen_too_late_is_said(digits, capsys):
+    x, y, *_ = digits
+    model = make_model(make_backbone(trainable=True))
+    model.backbone.trainable = False
+    model.compile(run_eagerly=True)
+    model.fit(x[:20], y[:20], verbose=2)
+    assert "was frozen after SimplexClassifier was made" in capsys.readouterr().out
+    model.trainable = False
+    model.compile(run_eagerly=True)
+    with pytest.raises(ValueError, match=r"^fit must find weights to train; found none"):
+        model.fit(x[:20], y[:20], verbose=0)
+
+
 def test_tuned_model_that_is_loaded_warns_that_samples_are_not_left_out(digits, tmp_path):
     x, y, *_ = digits
     model = make_model(inducing=50)
@@ -666,7 +727,7 @@ def test_tuned_model_that_is_loaded_warns_that_samples_are_not_left_out(digits, 
 def test_changed_backbone_adds_and_forgets_no_samples(digits):
     x, y, x_test, y_test = digits
     model, other = (make_model(make_backbone(), inducing=50) for _ in range(2))
-    other.backbone.set_weights([weight - 0.1 for weight in other.backbone.get_weights()])
+    other.backbone.set_weights([weight + 0.05 for weight in other.backbone.get_weights()])
     for each in (model, other):
         each.fit(x, y, verbose=0)
     model.backbone.set_weights([weight + 0.1 for weight in model.backbone.get_weights()])
@@ -809,6 +870,7 @@ def test_class_of_a_single_sample_warns_and_is_predicted(digits):
     assert p[rows[-1], 9] > np.delete(p[:, 9], rows[-1]).max() / 2
 
 
+@pytest.mark.filterwarnings("ignore:57 of 60 samples have the features and the label of another")
 def test_equal_samples_predict_shares_of_the_classes():
     y = np.repeat([0, 1, 2], [30, 20, 10])
     model = make_model(make_flatten(), 3)

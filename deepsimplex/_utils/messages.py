@@ -89,8 +89,8 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     --------
     >>> warn_caller("two rows are equal")  # doctest: +SKIP
     """
-    package = __name__.partition(".")[0]
+    inner = __name__.partition(".")[0], "contextlib"  # decorators of context managers call from there
     frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in inner:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

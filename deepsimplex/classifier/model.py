@@ -18,6 +18,7 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, by_name, input_shapes
 from deepsimplex._utils.validation import check_groups, check_number, check_sample_weight, check_whole
+from deepsimplex.calibration.after_training import RECOGNIZED_ROWS, warn_of_training_samples
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
@@ -290,12 +291,17 @@ class SimplexClassifier(CalibratedNetwork):
         samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
         validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
         is_first = self._build_for(samples)
-        is_solved = self._fit_solves_head()
+        is_solved, was_solved = self._fit_solves_head(), self.head.is_closed_form and self.head.adapted
         if is_first and verbose and trains_pretrained(self.backbone):
             count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
             print(
                 f"fit trains all {count:,} weights of backbone {self.backbone.name!r}, which have been trained before. "
                 "backbone.trainable = False, before SimplexClassifier, keeps them: docs/guides/pretrained_backbones.md"
+            )
+        if is_first and verbose and self._chose_head and not is_solved and has_nothing_to_train(self.backbone):
+            print(
+                f"backbone {self.backbone.name!r} was frozen after SimplexClassifier was made, whose head is trained "
+                "by steps. Frozen before, it gets one that is solved: docs/guides/pretrained_backbones.md"
             )
         if groups is not None:
             groups = check_groups(groups, None if samples.is_stream else samples.num_rows)
@@ -309,6 +315,8 @@ class SimplexClassifier(CalibratedNetwork):
             kwargs |= {"verbose": verbose, "callbacks": callbacks}
             return self._fit_solved(samples, validation, groups, labels, epochs, batch_size, kwargs)
         self._check_optimizer()
+        if not self.trainable_weights:
+            raise ValueError("fit must find weights to train; found none: set trainable = True, and compile")
         compares_samples = labels.needs_training_samples(samples)
         if compares_samples:
             samples, batch_size, steps_per_epoch = samples.in_memory(batch_size, steps_per_epoch, repeated=True)
@@ -330,9 +338,11 @@ class SimplexClassifier(CalibratedNetwork):
         if self.head.is_closed_form:
             samples = self._with_influence(samples)
         if validation is not None:
+            if was_solved and not validation.is_stream:
+                self._warn_of_solved_validation(validation)
             kwargs |= self._validation_arguments(validation, batch_size, kwargs, is_frozen)
         self._build_metrics(samples)
-        self._begin_training(labels)
+        self._begin_training(None if was_solved else labels)
         seeded = SeededEpochs(self.seed)
         ours = [seeded] if divide is None else [seeded, StateOfChief(workers)]
         return super().fit(
@@ -390,7 +400,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        self._begin_training(labels)
+        self._begin_training(None if self.head.is_closed_form and self.head.adapted else labels)
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -535,6 +545,15 @@ class SimplexClassifier(CalibratedNetwork):
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
+        # Rows of tables may well be equal.
+        is_photographs = any(len(leaf.shape) > 2 for leaf in keras.tree.flatten(samples.spec[0]))
+        if groups is None and is_photographs and (copies := self.head.num_copies) > 0.01 * len(y):
+            warn_caller(
+                f"{copies} of {len(y)} samples have the features and the label of another, as copies in a repeated or "
+                "oversampled data set: a copy tells the label of the sample that is left out, and probabilities come "
+                "out too sure. Pass each sample once, with sample_weight or class_weight in place of its copies, or "
+                "groups that are equal for copies"
+            )
         self._keep_digests()
         self._set_unknown(None)  # fitted anew
         self._begin_training(labels)
@@ -573,6 +592,12 @@ class SimplexClassifier(CalibratedNetwork):
                 )
                 return samples
             weights = None if weights is None else weights[known]
+            others_known = np.count_nonzero(self.head.recognizes_features(features)) - len(known)
+            if others_known > 0:
+                warn_caller(
+                    f"{others_known} samples have other labels or weights than the head was solved with, and are not "
+                    "left out of their own predictions: pass the class_weight and sample_weight that it was solved with"
+                )
             influence, residuals = self.head.influence(features[known], y["label"][known], sample_weight=weights)
             # The head may have room for more inducing rows; the last row is that of other samples.
             influence = np.pad(influence.T, ((0, 1), (0, self.head.inducing - len(influence))))
@@ -783,8 +808,11 @@ class SimplexClassifier(CalibratedNetwork):
         elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
 
-    def _begin_training(self, labels: TrainingLabels) -> None:
-        """Remove what was fitted to weights that change now, and keep the weights of the classes."""
+    def _begin_training(self, labels: TrainingLabels | None) -> None:
+        """Remove what was fitted to weights that change now, and keep the weights of the labels' classes.
+
+        None leaves those that a solved head was solved with: training moves the backbone alone.
+        """
         if self.after_training.remove("training"):
             self._retraced()
         if self.unknown is not None:
@@ -795,7 +823,15 @@ class SimplexClassifier(CalibratedNetwork):
             self._set_unknown(None)
         if self._given_features is not None and self.backbone.trainable_weights:
             self._given_features.clear()
-        self.unweighted_readout.set_class_weight(labels.class_weights)
+        if labels is not None:
+            self.unweighted_readout.set_class_weight(labels.class_weights)
+
+    def _warn_of_solved_validation(self, validation: Samples) -> None:
+        """Warn if the head was solved with the validation samples, from whose features it knows their labels."""
+        x = ArraySamples(validation.draw(RECOGNIZED_ROWS, self.seed).columns[0])
+        features, _ = self._compute_given(x.blocks(BATCH_SIZE))
+        instead = "solve the head with the same validation_split"
+        warn_of_training_samples("validation", self.head.recognizes_features(features), instead)
 
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.backbones import backbone as make_backbone
@@ -66,14 +67,14 @@ class SimplexNetwork(keras.Model):
             if class_names is None:
                 raise ValueError("num_classes must be given, or class_names, one for each class")
             num_classes = len(class_names)
-        if target is None and head is None and covariance is None and has_nothing_to_train(backbone):
+        self._hide("_chose_head", target is None and head is None and covariance is None)
+        if self._chose_head and has_nothing_to_train(backbone):
             head = "closed_form"
         self.target: Target = TARGETS.get(target or DEFAULT_TARGET)
         check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
-        names = check_class_names(class_names, self.num_classes, "class_names", "probabilities")
-        self.class_names = [str(name) for name in names]
+        self.class_names = class_names
         if feature_names is not None:
             columns = check_class_names(feature_names, len(feature_names), "feature_names", "a table")
             feature_names = [str(name) for name in columns]
@@ -119,6 +120,16 @@ class SimplexNetwork(keras.Model):
             raise ValueError(f"covariance {covariance!r} is not one that head {head!r} has: leave it out")
         made.check_target(self.target, self.num_classes)
         return made
+
+    @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their numbers."""
+        return list(self._class_names)
+
+    @class_names.setter
+    def class_names(self, class_names: Sequence[str] | None) -> None:
+        names = check_class_names(class_names, self.num_classes, "class_names", "probabilities")
+        self._hide("_class_names", [str(name) for name in names])
 
     def _hide(self, name: str, value: Any) -> None:
         """Set an attribute that Keras does not track: it is no part of the model's weights and layers."""
@@ -318,6 +329,8 @@ class SimplexNetwork(keras.Model):
         samples = Samples.of(x, arrays=arrays, precision=precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
+        elif self.class_probabilities.pixel_scale.value.numpy() == 255.0 and _holds_bytes(samples):
+            warn_caller("x holds integers up to 255, and the model was trained with pixels in [0, 1]: divide x by 255")
         return samples.checked(self._check_inputs)
 
     @property
@@ -555,6 +568,16 @@ def is_given(x: Any) -> bool:
 def features_of(x: Any) -> Any:
     """Return the features of samples that are features already."""
     return x[_GIVEN]
+
+
+def _holds_bytes(samples: Samples) -> bool:
+    """Return whether arrays hold images of integers above 1."""
+    if samples.is_stream:
+        return False
+    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    if len(leaf.shape) < 3 or not tf.as_dtype(leaf.dtype).is_integer:
+        return False
+    return bool(np.max(np.asarray(leaf[:100]), initial=0) > 1)
 
 
 @contextmanager
