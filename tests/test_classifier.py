@@ -1,5 +1,7 @@
 """SimplexClassifier as a Keras model: fit, evaluate, predict, save, reload, resume."""
 
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -406,6 +408,14 @@ def test_incompatible_parts_raise(arguments, message):
     pieces = {"backbone": ds.backbones.mlp([4]), "target": "casimac", "num_classes": 10}
     with pytest.raises(ValueError, match=message):
         ds.SimplexClassifier(**{**pieces, **arguments})
+
+
+def test_class_names_are_a_list_that_other_names_replace():
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), class_names=["cat", "dog"])
+    model.class_names = ["Katze", "Hund"]
+    assert pickle.loads(pickle.dumps(model.class_names)) == ["Katze", "Hund"]
+    with pytest.raises(ValueError, match=r"class_names must.*found \['cat'\]"):
+        model.class_names = ["cat"]
 
 
 def test_backbone_without_pooling_raises():
