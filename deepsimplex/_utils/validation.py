@@ -162,6 +162,17 @@ def check_array(
     return array
 
 
+def check_in_class_order(values: Any, name: str) -> None:
+    """Raise ValueError for a frame or series whose rows or columns are named, which arrays are not."""
+    for axis in ("index", "columns"):
+        labels: Any = getattr(values, axis, None)
+        if hasattr(labels, "__iter__") and [*labels] != [*range(len(labels))]:
+            raise ValueError(
+                f"{name} must be an array in the order of the classes; found a {type(values).__name__} with {axis} "
+                f"{listed(labels)}, whose names are not read. Sort by the names of the classes, and pass .to_numpy()"
+            )
+
+
 def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
     if dtype == "any" and array.dtype.kind in "biu":
         return array
