@@ -7,6 +7,7 @@ import weakref
 
 import keras
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -431,3 +432,81 @@ def test_memory_maps_are_closed_after_use(tmp_path, few):
     del samples
     gc.collect()
     assert kept() is None
+
+
+FRAME = pandas.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["length", "width"])
+PARITY = (FRAME["length"] > 0).astype(int).to_numpy()
+
+
+def of_tables(**options):
+    """Fitted in closed form."""
+    model = ds.SimplexClassifier(keras.Sequential([keras.Input((2,))]), class_names=["odd", "even"], **options)
+    model.compile(metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted_to_frame():
+    model = of_tables()
+    model.fit(FRAME, PARITY, verbose=0)
+    return model
+
+
+def test_frames_with_other_columns_raise(fitted_to_frame, tmp_path):
+    swapped = FRAME[["width", "length"]]
+    fitted_to_frame.save(tmp_path / "model.keras")
+    for model in (fitted_to_frame, keras.saving.load_model(tmp_path / "model.keras")):
+        assert model.feature_names == ["length", "width"]
+        p = model.predict_proba(FRAME)
+        np.testing.assert_array_equal(model.predict_proba(FRAME.set_axis([0, 1], axis=1)), p)
+        np.testing.assert_array_equal(model.predict_proba(FRAME.to_numpy()), p)
+        message = r"^x must have the columns of fit, in their order; found 'width' in place of 'length'. Pass x\[model"
+        for method in (model.predict, model.predict_on_batch, model.predict_features, model.predict_latent):
+            with pytest.raises(ValueError, match=message):
+                method(swapped)
+        for method in (model.evaluate, model.calibrate, model.conformalize, model.partial_fit, model.fit):
+            with pytest.raises(ValueError, match=message):
+                method(swapped, PARITY)
+        with pytest.raises(ValueError, match=message):
+            model.fit(FRAME, PARITY, validation_data=(swapped, PARITY))
+        with pytest.raises(ValueError, match=r"found 'depth' in place of 'width'$"):
+            model.predict(FRAME.rename(columns={"width": "depth"}))
+        with pytest.raises(ValueError, match=r"found no column 'width'$"):
+            model.predict(FRAME[["length"]])
+        with pytest.raises(ValueError, match=r"found 'depth'. Pass"):
+            model.predict(FRAME.assign(depth=1.0))
+
+
+def test_given_feature_names_are_those_of_frames():
+    model = of_tables(feature_names=["width", "length"])
+    with pytest.raises(ValueError, match="found 'length' in place of 'width'"):
+        model.fit(FRAME, PARITY)
+
+
+def test_names_of_classes_as_labels_raise(fitted_to_frame):
+    names = np.array(fitted_to_frame.class_names)[PARITY]
+    for method in (fitted_to_frame.fit, fitted_to_frame.evaluate, fitted_to_frame.calibrate):
+        with pytest.raises(TypeError, match=r"found '(odd|even)' in row 0.*\[model\.class_names\.index\(name\) for"):
+            method(FRAME, names)
+        with pytest.raises(TypeError, match=r"numpy\.unique.*alphabetical order, which class_names must follow"):
+            method(FRAME, np.char.upper(names))
+        with pytest.raises(ValueError, match="y must not be missing; found None in row 1"):
+            method(FRAME, [names[0], None, *names[2:]])
+
+
+def test_head_that_is_not_solved_raises():
+    model = of_tables()
+    x = FRAME.to_numpy()
+    for method in (model.predict, model.predict_proba, model.predict_latent, model.predict_on_batch):
+        with pytest.raises(ValueError, match=r"predictions need fit first.*not solved"):
+            method(x)
+    for method in (model.calibrate, model.conformalize):
+        with pytest.raises(ValueError, match=r"predictions need fit first.*not solved"):
+            method(x, PARITY)
+    assert model.predict_features(x).shape == x.shape
+
+
+def test_predictions_before_fit_do_not_fix_the_batch_size():
+    model = of_tables(head="variational")
+    assert len(model.predict(FRAME)) == 40
+    assert len(model.predict(FRAME[:7])) == 7

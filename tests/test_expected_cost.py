@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import FixedThresholdClassifier
@@ -60,6 +61,17 @@ def test_threshold_as_costs_is_that_of_scikit_learn():
 def test_invalid_costs_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         ExpectedCost(*arguments)
+
+
+def test_frames_with_names_raise():
+    costs = pandas.DataFrame([[0, 20], [1, 0]], ["well", "ill"], ["well", "ill"])
+    with pytest.raises(ValueError, match=r"costs must be an array in the order.*DataFrame with index well, ill"):
+        ExpectedCost(costs)
+    with pytest.raises(ValueError, match="DataFrame with columns well, ill"):
+        ExpectedCost(costs.reset_index(drop=True))
+    with pytest.raises(ValueError, match="abstention must be an array in the order"):
+        ExpectedCost(costs.to_numpy(), costs["ill"])
+    np.testing.assert_array_equal(ExpectedCost(pandas.DataFrame(costs.to_numpy())).costs, costs)
 
 
 def test_other_classes_and_no_probabilities_raise():

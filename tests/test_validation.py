@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from deepsimplex._utils.validation import (
     check_probabilities,
     check_sample_weight,
 )
+from deepsimplex.estimators.checked_data import checked_labels
+from deepsimplex.samples import Labels
 
 
 @pytest.mark.parametrize(
@@ -79,10 +82,35 @@ def test_labels_for_a_number_of_rows():
         check_labels([0, 1], 2, name="t", rows=3, of="p")
 
 
-@pytest.mark.parametrize("y", [["cat", "dog"], [None, 1], np.array([1j, 0])])
+@pytest.mark.parametrize("y", [["cat", "dog"], np.array([1j, 0])])
 def test_non_numeric_labels_raise(y):
     with pytest.raises(TypeError, match="return_inverse"):
         check_labels(y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["cat", None, "dog"],
+        ["cat", np.nan, "dog"],
+        [[0], [None], [1]],
+        [0, np.nan, 1],
+        np.array([0, np.nan, 1], object),
+        pandas.Series(["cat", None, "dog"], dtype="string"),
+        pandas.Series([True, None, False], dtype="boolean"),
+        pandas.Series([0, None, 1], dtype="Int64"),
+        pandas.Categorical(["cat", None, "dog"]),
+    ],
+    ids=str,
+)
+def test_missing_labels_raise(y):
+    for check in (check_labels, Labels.of):
+        with pytest.raises(ValueError, match=r"^y must not be missing; found (None|nan|<NA>) in row 1\. Leave out"):
+            check(y, 2)
+    with pytest.raises(ValueError, match=r"^y must not be missing; found .* in row 1|Input y contains NaN"):
+        checked_labels(y, None)
+    with pytest.raises(ValueError, match=r"^y must not be missing"):
+        check_labels(y, classes=["cat", 0, True])
 
 
 def test_named_labels():

@@ -96,6 +96,30 @@ def unmasked(values: ArrayLike, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must be an array, its rows of one length; {error}") from error
 
 
+def label_array(y: ArrayLike, name: str = "y") -> NDArray[Any]:
+    """Return labels as an array; raise ValueError for masked, ragged and, among objects and text, missing ones.
+
+    Examples
+    --------
+    >>> label_array(["cat", None, "dog"])
+    Traceback (most recent call last):
+    ValueError: y must not be missing; found None in row 1. Leave out samples without a label
+    """
+    array = unmasked(y, name)
+    values = array
+    if array.dtype.kind == "U" and isinstance(y, list | tuple):  # in which NumPy makes text of NaN
+        values = np.asarray(y, dtype=object)
+    if values.dtype.kind == "O" and (values.ndim == 1 or values.shape[1:] == (1,)):
+        for row, label in enumerate(values.ravel()):
+            if is_missing(label):
+                raise _missing_label(name, label, row)
+    return array
+
+
+def _missing_label(name: str, label: Any, row: int) -> ValueError:
+    return ValueError(f"{name} must not be missing; found {label} in row {row}. Leave out samples without a label")
+
+
 def check_array(
     values: ArrayLike,
     name: str,
@@ -160,6 +184,17 @@ def check_array(
             where = np.argwhere(~known)[0].tolist()
             raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
     return array
+
+
+def check_in_class_order(values: Any, name: str) -> None:
+    """Raise ValueError for a frame or series whose rows or columns are named, which arrays are not."""
+    for axis in ("index", "columns"):
+        labels: Any = getattr(values, axis, None)
+        if hasattr(labels, "__iter__") and [*labels] != [*range(len(labels))]:
+            raise ValueError(
+                f"{name} must be an array in the order of the classes; found a {type(values).__name__} with {axis} "
+                f"{listed(labels)}, whose names are not read. Sort by the names of the classes, and pass .to_numpy()"
+            )
 
 
 def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
@@ -266,6 +301,13 @@ def check_labels(
     labels : ndarray, shape [N] (int64) or [N, n] (float64, rows sum to 1)
     num_classes : int
 
+    Raises
+    ------
+    TypeError
+        For names without ``classes``.
+    ValueError
+        For labels that are masked, missing, out of range, not among ``classes``, or of another number than ``rows``.
+
     Examples
     --------
     >>> check_labels([0, 2, 1])
@@ -277,7 +319,7 @@ def check_labels(
     """
     # Objects: NumPy would turn the 2 of the names ["x", 2] into text.
     named = classes is not None and isinstance(y, list | tuple)
-    labels = np.asarray(y, dtype=object) if named else unmasked(y, name)
+    labels = np.asarray(y, dtype=object) if named else label_array(y, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim not in (1, 2) or len(labels) == 0 != rows or rows not in (None, len(labels)):
@@ -292,7 +334,10 @@ def check_labels(
         labels = labels.astype(np.float64)  # a column of a table with mixed types
     wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
     if labels.dtype.kind not in "biuf":
-        hint = hint or f"Names become numbers with numpy.unique({name}, return_inverse=True)"
+        hint = hint or (
+            f"Names become numbers with numpy.unique({name}, return_inverse=True), in alphabetical order, which "
+            "class_names must follow"
+        )
         raise TypeError(f"{name} must hold class numbers {wanted}; found dtype {labels.dtype}. {hint}")
     if labels.ndim == 2:
         return _check_rows(labels, num_classes, name, soft)
@@ -300,6 +345,8 @@ def check_labels(
     wrong = ~((labels >= 0) & (labels <= largest) & (labels == np.floor(labels)))
     if wrong.any():
         row = int(np.argmax(wrong))
+        if np.isnan(labels[row]):
+            raise _missing_label(name, labels[row], row)
         wanted += f" to {largest}" if num_classes is None and labels[row] > largest else ""
         advice = f". {hint}" if hint else ""
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}{advice}")
@@ -330,6 +377,8 @@ def _class_numbers(labels: NDArray[Any], classes: Sequence[Any], name: str) -> N
     values = labels.tolist()
     for row, label in enumerate(values):
         if not isinstance(label, Hashable) or label not in numbers:
+            if is_missing(label):
+                raise _missing_label(name, label, row)
             shown = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
             hint = did_you_mean(label, [key for key in numbers if isinstance(key, str)])
             raise ValueError(f"{name} must hold one of the classes {shown}; found {label!r} in row {row}{hint}")

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.array_operations import operations
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import registered
-from deepsimplex._utils.validation import check_array
+from deepsimplex._utils.validation import check_array, check_in_class_order
 from deepsimplex.calibration.decision_rule import DecisionRule
 
 
@@ -26,7 +26,8 @@ class ExpectedCost(DecisionRule):
     Raises
     ------
     ValueError
-        For costs that are not finite or not square, and an abstention of another shape.
+        For costs that are not finite or not square, an abstention of another shape, and frames whose rows or columns
+        are named: pass arrays in the order of the classes.
 
     Notes
     -----
@@ -47,6 +48,7 @@ class ExpectedCost(DecisionRule):
     """
 
     def __init__(self, costs: ArrayLike, abstention: float | ArrayLike | None = None) -> None:
+        check_in_class_order(costs, "costs")
         self.costs: NDArray[np.float64] = check_array(costs, "costs", "[n, n]", least=2)
         n = len(self.costs)
         if self.costs.shape != (n, n):
@@ -56,6 +58,7 @@ class ExpectedCost(DecisionRule):
             )
         self.abstention = abstention
         if abstention is not None:
+            check_in_class_order(abstention, "abstention")
             given = check_array(abstention, "abstention")
             if given.shape not in ((), (n,)):
                 raise ValueError(

@@ -39,7 +39,7 @@ from deepsimplex.evaluation import Report
 from deepsimplex.heads.closed_form_head import left_out_outputs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import LeftOutSoftmax
-from deepsimplex.samples import Labels, Samples
+from deepsimplex.samples import Labels
 
 
 class CalibratedNetwork(SimplexNetwork):
@@ -468,7 +468,7 @@ class CalibratedNetwork(SimplexNetwork):
         """
         if x is None:
             return self._set_unknown(None)
-        x, *_ = Samples.of(x, precision=self._precision).read_all()
+        x, *_ = self._samples(x).read_all()
         x = self._computed_once(x)
         instead = "leave out fit_unknown: fit has fitted the score to left-out training samples"
         warn_of_training_samples("fit_unknown", self._training_samples(x), instead)
@@ -641,7 +641,7 @@ class CalibratedNetwork(SimplexNetwork):
 
     def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once into memory."""
-        x, y, weight = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision).read_all()
+        x, y, weight = self._samples(x, y, sample_weight, labeled=True).read_all()
         labels = Labels.of(y, self.num_classes, soft=False).values
         return self._computed_once(x), labels, weight
 

@@ -48,7 +48,7 @@ from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
-from deepsimplex.samples.columns import as_tensor, row_keys
+from deepsimplex.samples.columns import as_tensor, column_names, row_keys
 from deepsimplex.targets import Target
 
 
@@ -94,7 +94,8 @@ class SimplexClassifier(CalibratedNetwork):
         Names of the classes, in label order, saved and exported with the model. Default "0", "1", ...
     feature_names : list of str, optional
         Names of the columns of a table, in the order that the backbone takes, saved with the model: by them
-        ``deepsimplex predict`` reads tables. Default None: not known.
+        ``deepsimplex predict`` reads tables, and frames with other names raise. Default None: those of the frame that
+        ``fit`` is called with first, if any.
     seed : int
         Seed of the order of samples and of random layers. Two runs with the same seed give the same weights, whether
         interrupted and resumed or not. Default 0.
@@ -279,8 +280,8 @@ class SimplexClassifier(CalibratedNetwork):
         Raises
         ------
         ValueError
-            Before training, for labels out of range, different numbers of samples and labels, NaN, and data that the
-            target cannot use.
+            Before training, for labels out of range, different numbers of samples and labels, NaN, data that the
+            target cannot use, and frames with other columns than ``feature_names``, or in another order.
         """
         check_whole(epochs, "epochs", 0)
         if batch_size is not None:
@@ -288,8 +289,8 @@ class SimplexClassifier(CalibratedNetwork):
         check_number(validation_split, "validation_split", least=0, below=1)
         labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
-        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
-        validation = None if validation_data is None else Samples.labeled(validation_data, self._precision)
+        samples = self._samples(x, y, sample_weight, labeled=True)
+        validation = None if validation_data is None else self._labeled_samples(validation_data)
         is_first = self._build_for(samples)
         is_solved, was_solved = self._fit_solves_head(), self.head.is_closed_form and self.head.adapted
         if is_first and verbose and trains_pretrained(self.backbone):
@@ -310,6 +311,8 @@ class SimplexClassifier(CalibratedNetwork):
                 raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
+        if self.feature_names is None:
+            self.feature_names = column_names(x)
         if is_solved:
             groups = None if groups is None else groups[: samples.num_rows]
             kwargs |= {"verbose": verbose, "callbacks": callbacks}
@@ -369,7 +372,7 @@ class SimplexClassifier(CalibratedNetwork):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, leaves the loss out and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
+        samples = self._samples(x, y, sample_weight, labeled=True)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
         self._build_metrics(samples)
         results = super().evaluate(samples.for_keras(size), verbose=verbose, **kwargs)
@@ -388,7 +391,7 @@ class SimplexClassifier(CalibratedNetwork):
         if self.head.is_closed_form and has_nothing_to_train(self.backbone):
             raise ValueError("train_on_batch has nothing to train: fit solves the head, partial_fit adds samples to it")
         labels = self._training_labels("train_on_batch", class_weight)
-        samples = Samples.of(x, y, sample_weight, labeled=True, arrays=True, precision=self._precision)
+        samples = self._samples(x, y, sample_weight, labeled=True, arrays=True)
         if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
@@ -405,7 +408,7 @@ class SimplexClassifier(CalibratedNetwork):
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        samples = Samples.of(x, y, sample_weight, labeled=True, arrays=True, precision=self._precision)
+        samples = self._samples(x, y, sample_weight, labeled=True, arrays=True)
         samples, *_ = self._to_evaluate(samples)
         return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
@@ -679,7 +682,7 @@ class SimplexClassifier(CalibratedNetwork):
                 f"{method} needs a head that fit has solved in closed form, on a backbone with nothing to train; found "
                 f"{self._head_as_solved}"
             )
-        samples = Samples.of(x, y, sample_weight, labeled=True, precision=self._precision)
+        samples = self._samples(x, y, sample_weight, labeled=True)
         self._check_inputs(samples.spec[0])
         features, labels, weights = self._given(samples)
         (solved_head, solved_backbone), (head, backbone) = self._solved_with, self._digests()

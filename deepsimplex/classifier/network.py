@@ -22,8 +22,8 @@ from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.readout.unweighted_readout import UnweightedReadout
-from deepsimplex.samples import Samples
-from deepsimplex.samples.columns import is_text
+from deepsimplex.samples import Samples, is_stream
+from deepsimplex.samples.columns import check_columns, is_text
 from deepsimplex.targets import TARGETS, Target
 
 # Name of samples that are features, which no input of a backbone may have.
@@ -195,7 +195,8 @@ class SimplexNetwork(keras.Model):
         return tf.distribute.get_strategy() if self._is_predicting else LocalReduction(strategy)
 
     def build(self, input_shape: Any) -> None:
-        """Create the weights, and check that backbone, head and readout fit together."""
+        """Create the weights, for batches of any size, and check that backbone, head and readout fit together."""
+        input_shape = keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape)
         if (tensors := stated_inputs(self.backbone)) is None:
             dtypes = iter(keras.tree.flatten(self._input_dtypes or []))
 
@@ -296,9 +297,10 @@ class SimplexNetwork(keras.Model):
         ------
         TypeError, ValueError
             For arrays that have no samples, are not finite, or do not fit the shapes and dtypes of the backbone's
-            inputs.
+            inputs; for frames with other columns than ``feature_names``, or in another order; and before ``fit`` of a
+            head in closed form.
         """
-        samples = self._checked(x)
+        samples = self._checked_for_head(x)
         if steps is not None:
             kwargs["steps"] = steps
         with self._local_predictions():
@@ -306,7 +308,7 @@ class SimplexNetwork(keras.Model):
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
         """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
-        self._checked(x)
+        self._checked_for_head(x)
         with self._local_predictions():
             return super().predict_on_batch(x)
 
@@ -318,6 +320,24 @@ class SimplexNetwork(keras.Model):
         finally:
             self._is_predicting = False
 
+    def _samples(self, x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Samples:
+        """Check samples, as ``Samples.of``, the names of a frame's columns, and labels that are names of classes."""
+        check_columns(x, self.feature_names)
+        samples = Samples.of(x, y, sample_weight, **{"precision": self._precision, **options})
+        labels = samples.columns[1] if len(samples.columns) > 1 else None
+        values = labels.ravel().tolist() if isinstance(labels, np.ndarray) and is_text(labels) else []
+        if values and all(isinstance(value, str) and value in self.class_names for value in values):
+            raise TypeError(
+                f"y must hold class numbers 0..{self.num_classes - 1}; found {values[0]!r} in row 0. Names become "
+                "numbers with [model.class_names.index(name) for name in y]"
+            )
+        return samples
+
+    def _labeled_samples(self, data: Any) -> Samples:
+        """Check labeled samples in one argument: (x, y) or (x, y, sample_weight), or a stream of batches."""
+        columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
+        return self._samples(*columns, labeled=True)
+
     def _checked(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict as ``fit`` does."""
         if tf.distribute.has_strategy() and has_several_workers(tf.distribute.get_strategy()):
@@ -326,12 +346,18 @@ class SimplexNetwork(keras.Model):
                 "by itself"
             )
         precision = features_of(x).dtype.name if is_given(x) else self._precision
-        samples = Samples.of(x, arrays=arrays, precision=precision)
+        samples = self._samples(x, arrays=arrays, precision=precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
         elif self.class_probabilities.pixel_scale.value.numpy() == 255.0 and _holds_bytes(samples):
             warn_caller("x holds integers up to 255, and the model was trained with pixels in [0, 1]: divide x by 255")
         return samples.checked(self._check_inputs)
+
+    def _checked_for_head(self, x: Any) -> Samples:
+        """Check samples to predict; raise ValueError for a head in closed form that is not solved."""
+        if self.head.is_closed_form and not self.head.adapted:
+            raise ValueError("predictions need fit first, or the weights of a fitted model: the head is not solved yet")
+        return self._checked(x)
 
     @property
     def _precision(self) -> str | None:
@@ -418,7 +444,7 @@ class SimplexNetwork(keras.Model):
 
         Their function is traced once for each name, until something is fitted.
         """
-        samples = self._checked(x)
+        samples = self._checked_for_head(x)
         if name not in self._output_models:
             self._output_models[name] = Output(self, lambda x: outputs(self.features(x)))
         return predictions(self._output_models[name], samples, batch_size, verbose)

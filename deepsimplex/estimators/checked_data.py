@@ -16,7 +16,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 
 from deepsimplex._utils.batching import is_sliced_by_rows, not_finite, row_blocks
 from deepsimplex._utils.messages import guided, listed, warn_caller
-from deepsimplex._utils.validation import check_sample_weight, is_missing, unmasked
+from deepsimplex._utils.validation import check_sample_weight, is_missing, label_array, unmasked
 from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
 from deepsimplex.samples.samples import check_not_given_with_stream
 
@@ -173,8 +173,13 @@ def checked_labels(y: ArrayLike, classes: Any, soft: bool = True) -> Labels:
         soft labels). scikit-learn's scorers take ``classes_`` for sorted.
     soft : bool
         Whether soft labels are accepted. Default True; else rows [N, n] must be one-hot.
+
+    Raises
+    ------
+    ValueError
+        For labels that are masked or missing, and values that are no class labels.
     """
-    y = unmasked(y, "y")
+    y = label_array(y)
     labels = Labels.of(y if y.ndim == 2 and y.shape[1] > 1 else _hard_labels(y), classes=classes, soft=soft)
     order = np.argsort(labels.classes, kind="stable")
     if (order == np.arange(len(order))).all():

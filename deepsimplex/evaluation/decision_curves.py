@@ -11,6 +11,7 @@ from deepsimplex._utils.messages import listed
 from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
+    check_in_class_order,
     check_labels_and_probabilities,
     check_labels_beside,
     check_number,
@@ -172,7 +173,7 @@ def mean_cost(
     TypeError
         For names without ``classes``.
     ValueError
-        For labels that are no classes of ``costs``, and decisions without a cost.
+        For labels that are no classes of ``costs``, decisions without a cost, and costs with names of rows or columns.
 
     Examples
     --------
@@ -182,6 +183,7 @@ def mean_cost(
     >>> mean_cost(y, decisions, [[0, 1], [20, 0]], abstention=0.5, classes=["well", "ill"])
     5.375
     """
+    check_in_class_order(costs, "costs")
     table = check_array(costs, "costs", "[n, n]", least=2)
     n = len(table)
     if table.shape != (n, n):

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_class_names, check_labels, unmasked
+from deepsimplex._utils.validation import check_class_names, check_labels, label_array, unmasked
 from deepsimplex.latent import LatentGaussian
 
 
@@ -71,7 +71,8 @@ class Labels:
         Raises
         ------
         TypeError, ValueError
-            For labels that are masked, out of range, not among ``classes``, or of a single class that was not named.
+            For labels that are masked, missing, out of range, not among ``classes``, or of a single class that was not
+            named.
         """
         if scores is not None:
             num_classes = len(scores)
@@ -84,7 +85,7 @@ class Labels:
         if num_classes is not None and classes is None:
             values, n = check_labels(y, num_classes, name=name, rows=rows, of=of, soft=soft)
             return cls(np.arange(n), values)
-        y = unmasked(y, name)
+        y = label_array(y, name)
         if y.ndim == 2 and y.shape[1] > 1:
             values, n = check_labels(y, name=name, rows=rows, of=of, soft=soft)
             check_class_names(classes, n, of=f"soft labels {name}")

@@ -2,9 +2,10 @@
 
 import functools
 import hashlib
+import itertools
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import not_finite, num_rows, rows_at_once
 from deepsimplex._utils.messages import guided
-from deepsimplex._utils.validation import check_array, check_finite_rows, check_sample_weight, unmasked
+from deepsimplex._utils.validation import check_array, check_finite_rows, check_sample_weight, label_array, unmasked
 from deepsimplex.latent import LatentGaussian
 
 Columns = tuple[Any, ...]
@@ -52,12 +53,41 @@ def checked_columns(x: Any, y: Any, sample_weight: Any, name: str, precision: st
     if y is None:
         return (x,)
     y = y.as_dict() if isinstance(y, LatentGaussian) else y
-    y = keras.tree.map_structure(np.asarray, y) if isinstance(y, dict) else unmasked(y, "y")
+    y = keras.tree.map_structure(np.asarray, y) if isinstance(y, dict) else label_array(y)
     for array in keras.tree.flatten(y):
         if np.ndim(array) == 0 or len(array) != rows:
             value = len(array) if np.ndim(array) else "a single number"
             raise ValueError(f"{name} and y must have the same number of samples; found {rows} and {value}")
     return (x, y) if sample_weight is None else (x, y, _checked_weights(sample_weight, rows))
+
+
+def column_names(x: Any) -> list[str] | None:
+    """Return the names of a frame's columns; None for other samples, and if they are not different strings."""
+    names: Any = getattr(x, "columns", None)
+    if not (hasattr(x, "__array__") and hasattr(names, "__iter__") and len(getattr(x, "shape", ())) == 2):
+        return None
+    known = [*names]
+    return known if len({*known}) == len(known) and all(isinstance(name, str) for name in known) else None
+
+
+def check_columns(x: Any, names: Sequence[str] | None) -> None:
+    """Raise ValueError for a frame whose columns have other names, or another order.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> check_columns(pandas.DataFrame({"b": [0.0], "a": [1.0]}), ["a", "b"])
+    Traceback (most recent call last):
+    ValueError: x must have the columns of fit, in their order; found 'b' in place of 'a'. Pass x[model.feature_names]
+    """
+    known = column_names(x)
+    if known is None or names is None or known == [*names]:
+        return
+    found, wanted = next(pair for pair in itertools.zip_longest(known, names) if pair[0] != pair[1])
+    place = "" if None in (found, wanted) else f" in place of {wanted!r}"
+    first = f"no column {wanted!r}" if found is None else f"{found!r}{place}"
+    hint = ". Pass x[model.feature_names]" if {*known} >= {*names} else ""
+    raise ValueError(f"x must have the columns of fit, in their order; found {first}{hint}")
 
 
 def _checked_weights(sample_weight: Any, rows: int) -> NDArray[Any]:

@@ -151,12 +151,6 @@ class Samples(ABC):
         samples.precision = precision
         return samples
 
-    @staticmethod
-    def labeled(data: Any, precision: str | None = None) -> "Samples":
-        """Check labeled samples in one argument: (x, y) or (x, y, sample_weight), or a stream of batches."""
-        columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
-        return Samples.of(*columns, labeled=True, precision=precision)
-
     @property
     @abstractmethod
     def spec(self) -> Columns:

@@ -113,7 +113,7 @@ def test_numbers_of_object_dtype():
         assert evaluation.accuracy(np.array(y, object), p.astype(object)) == 1.0
     with pytest.raises(ValueError, match=r"^y must.*found 2\.0 in row 1"):
         evaluation.accuracy(np.array([1, 2], object), p)
-    with pytest.raises(TypeError, match=r"^y must.*found dtype object"):
+    with pytest.raises(ValueError, match=r"^y must not be missing; found None in row 1"):
         evaluation.accuracy(np.array([1, None], object), p)
 
 
