@@ -200,7 +200,7 @@ def test_readout_of_labels_mistaken_at_random_is_no_surer_than_they_allow(digits
     )
     head, readout = ds.heads.ClosedFormHead(10, 300), ds.readout.LeftOutSoftmax()
     readout.adapt(head.solve(x, y))
-    e, latent = float(readout.numbers[4]), head(x_test)
+    e, latent = readout.label_noise, head(x_test)
     p = readout(latent).numpy()
     assert 0.08 < e < 0.22
     assert p.min() >= 0.99 * e / 10

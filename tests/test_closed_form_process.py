@@ -70,6 +70,7 @@ def test_curves_that_are_flat_where_most_rows_lie_keep_the_features():
 
 
 def test_choice_can_be_read(classifier):
+    assert classifier.label_noise_ == 0.0
     assert set(classifier.kernel_) == {"name", "lengthscale", "linear", "noise"}
     assert classifier.kernel_["name"] in ("rbf", "matern12", "matern32", "matern52")
     assert (classifier.inference_, classifier.readout_, classifier.n_iter_) == ("exact", "left_out", 1)
@@ -271,7 +272,7 @@ def test_added_rows_remove_prediction_sets():
 
 def test_refit_with_a_named_target_has_nothing_left_out():
     classifier = ds.SimplexGaussianProcess().fit(X, y).set_params(target="ilr", max_iter=1).fit(X, y)
-    assert not any(hasattr(classifier, name) for name in ("loo_proba_", "loo_score_", "kernel_"))
+    assert not any(hasattr(classifier, name) for name in ("loo_proba_", "loo_score_", "kernel_", "label_noise_"))
 
 
 def test_callback_is_called_once():

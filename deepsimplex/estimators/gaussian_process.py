@@ -236,6 +236,9 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         ``report(np.asarray(y)[c.loo_rows_], c.loo_proba_[c.loo_rows_])``.
     loo_score_ : float
         Their mean log-likelihood, scikit-learn's "neg_log_loss".
+    label_noise_ : float
+        With ``target="auto"``: share of the training labels that tell nothing, as those mistaken at random; 0 unless
+        left-out rows are clearly likelier with it. Every class probability is at least ``label_noise_ / n``.
     smoothing_ : float or None
         The value chosen; None if there was no choice.
     smoothing_scores_ : dict of float to float
@@ -440,6 +443,11 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     def kernel_(self) -> dict[str, Any]:
         """The kernel that was chosen, in closed form."""
         return self._label_posterior.kernel
+
+    @property
+    def label_noise_(self) -> float:
+        """Share of the training labels that tell nothing, in closed form."""
+        return self._label_posterior.readout.label_noise
 
     @property
     def _label_posterior(self) -> LabelPosterior:

@@ -58,6 +58,17 @@ class LeftOutSoftmax(Readout):
         self._fit(left_out)
         return self
 
+    @property
+    def label_noise(self) -> float:
+        """Share e of the training labels that tell nothing, as those mistaken at random; 0 without evidence for it.
+
+        Examples
+        --------
+        >>> LeftOutSoftmax().label_noise  # of a readout that is not fitted
+        0.0
+        """
+        return float(self.numbers[4]) if self.built else 0.0
+
     def cross_fit(self, left_out: LeftOutLatents) -> NDArray[np.float64]:
         """Adapt, and return log class probabilities [N, n] of the left-out samples.
 
@@ -65,7 +76,7 @@ class LeftOutSoftmax(Readout):
         likely than those of new samples.
         """
         fitted, scores, folds = self._fit(left_out)
-        log_p, labels, mistaken = fitted.log_probabilities(scores), left_out.labels, bool(fitted.numbers[4])
+        log_p, labels, mistaken = fitted.log_probabilities(scores), left_out.labels, self.label_noise > 0.0
         for others, _, is_held in folds:
             readout = LeftOutReadout.fit(others, labels[~is_held], penalties=[fitted.penalty], mistaken=mistaken)
             log_p[is_held] = readout.log_probabilities(scores[is_held])
