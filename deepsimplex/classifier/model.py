@@ -265,8 +265,8 @@ class SimplexClassifier(CalibratedNetwork):
             Factors of the sample weights, by class: finite, not negative, 1 for a class that is left out. They change
             what the network learns most about; a head in closed form counts a sample of weight w as w samples. Their
             effect on class probabilities, as if a class of weight w were w times as frequent, is taken out in
-            predictions, metrics and ``evaluate``. For decisions that favor a class see the guide to decisions. The
-            effect of ``sample_weight`` stays.
+            predictions, metrics and ``evaluate``; of a solved head whose backbone is trained, that of the solve's. For
+            decisions that favor a class see the guide to decisions. The effect of ``sample_weight`` stays.
         groups : array_like, shape [N], optional
             Samples of equal values, such as of one patient, are left out together where the head is solved in closed
             form; beside arrays alone.
@@ -290,7 +290,8 @@ class SimplexClassifier(CalibratedNetwork):
         labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = self._samples(x, y, sample_weight, labeled=True)
-        validation = None if validation_data is None else self._labeled_samples(validation_data)
+        feature_names = self.feature_names or column_names(x)
+        validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)
         is_first = self._build_for(samples)
         is_solved, was_solved = self._fit_solves_head(), self.head.is_closed_form and self.head.adapted
         if is_first and verbose and trains_pretrained(self.backbone):
@@ -299,7 +300,7 @@ class SimplexClassifier(CalibratedNetwork):
                 f"fit trains all {count:,} weights of backbone {self.backbone.name!r}, which have been trained before. "
                 "backbone.trainable = False, before SimplexClassifier, keeps them: docs/guides/pretrained_backbones.md"
             )
-        if is_first and verbose and self._chose_head and not is_solved and has_nothing_to_train(self.backbone):
+        if is_first and verbose and self._head_for_trained_backbone and has_nothing_to_train(self.backbone):
             print(
                 f"backbone {self.backbone.name!r} was frozen after SimplexClassifier was made, whose head is trained "
                 "by steps. Frozen before, it gets one that is solved: docs/guides/pretrained_backbones.md"
@@ -311,8 +312,7 @@ class SimplexClassifier(CalibratedNetwork):
                 raise ValueError(f"groups must be None unless fit solves a head in closed form; found {name}")
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        if self.feature_names is None:
-            self.feature_names = column_names(x)
+        self.feature_names = feature_names
         if is_solved:
             groups = None if groups is None else groups[: samples.num_rows]
             kwargs |= {"verbose": verbose, "callbacks": callbacks}
@@ -586,21 +586,22 @@ class SimplexClassifier(CalibratedNetwork):
         if self._influence is None or not np.array_equal(self._influence[0], head):
             features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
             weights = None if not others or others[0] is None else np.asarray(others[0])
-            known = np.flatnonzero(self.head.recognizes(features, y["label"], sample_weight=weights))
-            if not len(known):
+            recognized = self.head.recognizes(features, y["label"], sample_weight=weights)
+            if changed := np.count_nonzero(self.head.recognizes_features(features) & ~recognized):
                 warn_caller(
-                    "none of the samples is recognized as one that the head was solved with, to be left out of its own "
-                    "prediction: if they were, the backbone has changed since, as in a tuned model that was loaded, or "
-                    "the arrays have"
+                    f"{changed} samples have other labels or weights than the head was solved with, and are not left "
+                    "out of their own predictions: pass the class_weight and sample_weight that it was solved with"
                 )
+            known = np.flatnonzero(recognized)
+            if not len(known):
+                if not changed:
+                    warn_caller(
+                        "none of the samples is recognized as one that the head was solved with, to be left out of its "
+                        "own prediction: if they were, the backbone has changed since, as in a tuned model that was "
+                        "loaded, or the arrays have"
+                    )
                 return samples
             weights = None if weights is None else weights[known]
-            others_known = np.count_nonzero(self.head.recognizes_features(features)) - len(known)
-            if others_known > 0:
-                warn_caller(
-                    f"{others_known} samples have other labels or weights than the head was solved with, and are not "
-                    "left out of their own predictions: pass the class_weight and sample_weight that it was solved with"
-                )
             influence, residuals = self.head.influence(features[known], y["label"][known], sample_weight=weights)
             # The head may have room for more inducing rows; the last row is that of other samples.
             influence = np.pad(influence.T, ((0, 1), (0, self.head.inducing - len(influence))))
@@ -1000,7 +1001,7 @@ class SimplexClassifier(CalibratedNetwork):
             p = self.unweighted_readout.unweighted(self.readout(self._read_out(features)))
             return self.after_training.differentiable.apply_probabilities(p)
 
-        (samples,) = self._checked(x, arrays=True).columns[:1]
+        (samples,) = self._checked_for_head(x, arrays=True).columns[:1]
         options: Any = (of, labels, method, layer, baseline, steps, batch_size)
         return saliency_maps(self.after_training, self.backbone, probabilities, x, samples, *options)
 

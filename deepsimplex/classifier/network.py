@@ -67,9 +67,10 @@ class SimplexNetwork(keras.Model):
             if class_names is None:
                 raise ValueError("num_classes must be given, or class_names, one for each class")
             num_classes = len(class_names)
-        self._hide("_chose_head", target is None and head is None and covariance is None)
-        if self._chose_head and has_nothing_to_train(backbone):
+        is_default = target is None and head is None and covariance is None
+        if is_default and has_nothing_to_train(backbone):
             head = "closed_form"
+        self._hide("_head_for_trained_backbone", is_default and bool(backbone.trainable_weights))
         self.target: Target = TARGETS.get(target or DEFAULT_TARGET)
         check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
@@ -320,23 +321,25 @@ class SimplexNetwork(keras.Model):
         finally:
             self._is_predicting = False
 
-    def _samples(self, x: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Samples:
+    def _samples(
+        self, x: Any, y: Any = None, sample_weight: Any = None, feature_names: Any = None, **options: Any
+    ) -> Samples:
         """Check samples, as ``Samples.of``, the names of a frame's columns, and labels that are names of classes."""
-        check_columns(x, self.feature_names)
+        check_columns(x, feature_names or self.feature_names)
         samples = Samples.of(x, y, sample_weight, **{"precision": self._precision, **options})
         labels = samples.columns[1] if len(samples.columns) > 1 else None
         values = labels.ravel().tolist() if isinstance(labels, np.ndarray) and is_text(labels) else []
-        if values and all(isinstance(value, str) and value in self.class_names for value in values):
+        if values and set(self.class_names).issuperset(values):
             raise TypeError(
                 f"y must hold class numbers 0..{self.num_classes - 1}; found {values[0]!r} in row 0. Names become "
                 "numbers with [model.class_names.index(name) for name in y]"
             )
         return samples
 
-    def _labeled_samples(self, data: Any) -> Samples:
+    def _labeled_samples(self, data: Any, feature_names: Any) -> Samples:
         """Check labeled samples in one argument: (x, y) or (x, y, sample_weight), or a stream of batches."""
-        columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
-        return self._samples(*columns, labeled=True)
+        x, y, weight = (data, None, None) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
+        return self._samples(x, y, weight, feature_names, labeled=True)
 
     def _checked(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict as ``fit`` does."""
@@ -350,14 +353,14 @@ class SimplexNetwork(keras.Model):
         if not self.built:
             self._observe_dtypes(samples.spec[0])
         elif self.class_probabilities.pixel_scale.value.numpy() == 255.0 and _holds_bytes(samples):
-            warn_caller("x holds integers up to 255, and the model was trained with pixels in [0, 1]: divide x by 255")
+            warn_caller("x holds integers above 1, and the model was trained with pixels in [0, 1]: divide x by 255")
         return samples.checked(self._check_inputs)
 
-    def _checked_for_head(self, x: Any) -> Samples:
+    def _checked_for_head(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict; raise ValueError for a head in closed form that is not solved."""
         if self.head.is_closed_form and not self.head.adapted:
             raise ValueError("predictions need fit first, or the weights of a fitted model: the head is not solved yet")
-        return self._checked(x)
+        return self._checked(x, arrays)
 
     @property
     def _precision(self) -> str | None:
@@ -603,7 +606,7 @@ def _holds_bytes(samples: Samples) -> bool:
     leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
     if len(leaf.shape) < 3 or not tf.as_dtype(leaf.dtype).is_integer:
         return False
-    return bool(np.max(np.asarray(leaf[:100]), initial=0) > 1)
+    return bool(np.max(np.asarray(getattr(leaf, "flat_values", leaf)[:100]), initial=0) > 1)
 
 
 @contextmanager

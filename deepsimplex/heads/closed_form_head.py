@@ -334,8 +334,9 @@ class ClosedFormHead(Head):
     def num_copies(self) -> int:
         """Number of samples that the head was solved with whose features and label another one before them has."""
         rows = self.signatures[np.lexsort(self.signatures.T[::-1])]
-        tolerance = _TOLERANCE * np.abs(rows[1:]).max(axis=1, initial=0.0)
-        return int(np.count_nonzero(np.abs(np.diff(rows, axis=0)).max(axis=1, initial=0.0) <= tolerance))
+        sizes = np.abs(rows[1:])
+        sizes[:, :-1] = sizes[:, :-1].max(axis=1, keepdims=True)  # of the projections
+        return int(np.count_nonzero((np.abs(np.diff(rows, axis=0)) <= _TOLERANCE * sizes).all(axis=1)))
 
     def without(self, features: Any, influence: Any, residuals: Any) -> Any:
         """Return latent means [N, m, L] of features, a tensor [N, d], as if each of m samples were not among the rows.
