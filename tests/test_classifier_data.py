@@ -454,7 +454,7 @@ def fitted_to_frame():
 
 def test_frames_with_other_columns_raise(fitted_to_frame, tmp_path):
     swapped = FRAME[["width", "length"]]
-    with pytest.raises(ValueError, match="^x must have the columns of fit"):
+    with pytest.raises(ValueError, match=r"^x must have the columns of fit"):
         of_tables().fit(FRAME, PARITY, validation_data=(swapped, PARITY))
     fitted_to_frame.save(tmp_path / "model.keras")
     for model in (fitted_to_frame, keras.saving.load_model(tmp_path / "model.keras")):
