@@ -141,7 +141,7 @@ def test_features_of_every_real_dtype(inference, dtypes):
         (X, y[:20], r"^X and y must.*found 60 and 20"),
         (X, np.where(y > 1, np.nan, y), "Input y contains NaN"),
         (X, X[:, 0], "Unknown label type: continuous"),
-        (X, np.array([1, "a", None] * 20, dtype=object), "Unknown label type: unknown"),
+        (X, np.array([1, "a", None] * 20, dtype=object), r"^y must not be missing; found None in row 2"),
         (X, np.zeros(60), r"^y must.*found one class alone"),
     ],
 )

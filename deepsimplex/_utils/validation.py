@@ -319,7 +319,8 @@ def check_labels(
     """
     # Objects: NumPy would turn the 2 of the names ["x", 2] into text.
     named = classes is not None and isinstance(y, list | tuple)
-    labels = np.asarray(y, dtype=object) if named else label_array(y, name)
+    array = label_array if classes is None else unmasked  # a class may be None
+    labels = np.asarray(y, dtype=object) if named else array(y, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim not in (1, 2) or len(labels) == 0 != rows or rows not in (None, len(labels)):
