@@ -1001,7 +1001,7 @@ class SimplexClassifier(CalibratedNetwork):
             p = self.unweighted_readout.unweighted(self.readout(self._read_out(features)))
             return self.after_training.differentiable.apply_probabilities(p)
 
-        (samples,) = self._checked_for_head(x, arrays=True).columns[:1]
+        (samples,) = self._checked(x, arrays=True).columns[:1]
         options: Any = (of, labels, method, layer, baseline, steps, batch_size)
         return saliency_maps(self.after_training, self.backbone, probabilities, x, samples, *options)
 
