@@ -53,6 +53,16 @@ def make_model(backbone=None, num_classes=10, inducing=None, eager=True, **argum
     return model
 
 
+def make_tuned_at_rate_zero(x, y, **arguments):
+    """Solve the head, and let the backbone be trained through it, where nothing moves."""
+    model = make_model(inducing=50)
+    model.fit(x, y, verbose=0, **arguments)
+    model._set_unknown(None)  # whose removal would warn
+    model.backbone.trainable = True
+    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    return model
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _eager_batches_of_all_samples():
     """Networks that run eagerly predict and evaluate arrays in one batch: several took ten seconds of these tests."""
@@ -649,12 +659,8 @@ def test_samples_are_left_out_of_their_predictions_while_the_backbone_is_trained
 
 def test_tuning_keeps_the_class_weights_that_the_head_was_solved_with(digits):
     x, y, x_test, _ = digits
-    model = make_model(inducing=50)
-    model.fit(x, y, class_weight={3: 5.0}, verbose=0)
-    model._set_unknown(None)
+    model = make_tuned_at_rate_zero(x, y, class_weight={3: 5.0})
     before = model.predict_proba(x_test)
-    model.backbone.trainable = True
-    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
     for weights in ({1: 3.0}, dict.fromkeys(range(10), 2.0)):
         model._hide("_influence", None)
         with pytest.warns(UserWarning, match="^[0-9]+ samples have other labels or weights than the head was solved"):
@@ -664,11 +670,7 @@ def test_tuning_keeps_the_class_weights_that_the_head_was_solved_with(digits):
 
 def test_validation_samples_that_the_head_was_solved_with_warn(digits):
     x, y, x_test, y_test = digits
-    model = make_model(inducing=50)
-    model.fit(x, y, verbose=0)
-    model._set_unknown(None)
-    model.backbone.trainable = True
-    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    model = make_tuned_at_rate_zero(x, y)
     with pytest.warns(UserWarning, match="^validation needs samples that were held out of training; found 40 training"):
         model.fit(x, y, validation_split=0.2, verbose=0)
     model.fit(x, y, validation_data=(x_test, y_test), verbose=0)
@@ -745,11 +747,7 @@ def test_changed_backbone_adds_and_forgets_no_samples(digits):
 
 def test_streams_that_a_backbone_is_tuned_with_warn(digits):
     x, y, *_ = digits
-    model = make_model(inducing=50)
-    model.fit(x, y, verbose=0)
-    model._set_unknown(None)
-    model.backbone.trainable = True
-    model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
+    model = make_tuned_at_rate_zero(x, y)
     with pytest.warns(UserWarning, match="without leaving samples out of their own predictions.*: pass arrays"):
         model.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(100), verbose=0)
 

@@ -28,7 +28,7 @@ def is_missing(value: Any) -> bool:
     >>> [is_missing(value) for value in (None, float("nan"), "nan", 0)]
     [True, True, False, False]
     """
-    return str(value) in ("None", "nan", "<NA>", "NaT") and not isinstance(value, str)
+    return not isinstance(value, str) and str(value) in ("None", "nan", "<NA>", "NaT")
 
 
 def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:

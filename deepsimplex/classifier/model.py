@@ -31,7 +31,14 @@ from deepsimplex.classifier.given_features import (
     trains_pretrained,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
-from deepsimplex.classifier.network import concise_graph_errors, features_of, given, is_given, is_shape
+from deepsimplex.classifier.network import (
+    concise_graph_errors,
+    features_of,
+    given,
+    input_of_most_axes,
+    is_given,
+    is_shape,
+)
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.saliency_maps import Explained, SaliencyMethod, saliency_maps
 from deepsimplex.classifier.several_workers import (
@@ -293,7 +300,7 @@ class SimplexClassifier(CalibratedNetwork):
         feature_names = self.feature_names or column_names(x)
         validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)
         is_first = self._build_for(samples)
-        is_solved, was_solved = self._fit_solves_head(), self.head.is_closed_form and self.head.adapted
+        is_solved = self._fit_solves_head()
         if is_first and verbose and trains_pretrained(self.backbone):
             count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
             print(
@@ -341,11 +348,11 @@ class SimplexClassifier(CalibratedNetwork):
         if self.head.is_closed_form:
             samples = self._with_influence(samples)
         if validation is not None:
-            if was_solved and not validation.is_stream:
+            if self.head.is_closed_form and not validation.is_stream:
                 self._warn_of_solved_validation(validation)
             kwargs |= self._validation_arguments(validation, batch_size, kwargs, is_frozen)
         self._build_metrics(samples)
-        self._begin_training(None if was_solved else labels)
+        self._begin_training(None if self.head.is_closed_form else labels)
         seeded = SeededEpochs(self.seed)
         ours = [seeded] if divide is None else [seeded, StateOfChief(workers)]
         return super().fit(
@@ -403,7 +410,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        self._begin_training(None if self.head.is_closed_form and self.head.adapted else labels)
+        self._begin_training(None if self.head.is_closed_form else labels)
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -1180,7 +1187,7 @@ def _product(factors: np.ndarray | None, weights: np.ndarray | None) -> np.ndarr
 
 def _observed_images(samples: Samples) -> dict[str, np.ndarray]:
     """Return how new images are to be read, by the attributes of ``ClassProbabilities``, from the first samples."""
-    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    leaf = input_of_most_axes(samples)
     shape = [*leaf.shape[1:], 1][:3] if len(leaf.shape) in (3, 4) else [0] * 3
     return {
         "pixel_scale": np.array(_pixel_scale(leaf)),

@@ -599,11 +599,16 @@ def features_of(x: Any) -> Any:
     return x[_GIVEN]
 
 
+def input_of_most_axes(samples: Samples) -> Any:
+    """Return the first samples of the input that holds images, if any does."""
+    return max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+
+
 def _holds_bytes(samples: Samples) -> bool:
     """Return whether arrays hold images of integers above 1."""
     if samples.is_stream:
         return False
-    leaf = max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    leaf = input_of_most_axes(samples)
     if len(leaf.shape) < 3 or not tf.as_dtype(leaf.dtype).is_integer:
         return False
     return bool(np.max(np.asarray(getattr(leaf, "flat_values", leaf)[:100]), initial=0) > 1)

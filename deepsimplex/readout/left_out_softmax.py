@@ -111,13 +111,16 @@ class LeftOutSoftmax(Readout):
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n]."""
-        points = LatentGaussian.of(latent).tensors()[0]
-        log_p, p = ops.log_softmax(self._logits(points), axis=-1), self.class_probabilities(points)
-        return ops.where(self.numbers[4] > 0.0, ops.log(ops.maximum(p, 1e-30)), log_p)
+        logits = self._logits(LatentGaussian.of(latent).tensors()[0])
+        with_noise = ops.log(ops.maximum(self._probabilities(logits), 1e-30))
+        return ops.where(self.numbers[4] > 0.0, with_noise, ops.log_softmax(logits, axis=-1))
 
     def class_probabilities(self, points: Any) -> Any:
         """Class probabilities [..., n] at latent points [..., L]."""
-        p = ops.softmax(self._logits(points), axis=-1)
+        return self._probabilities(self._logits(points))
+
+    def _probabilities(self, logits: Any) -> Any:
+        p = ops.softmax(logits, axis=-1)
         e = ops.cast(self.numbers[4], p.dtype)
         return (1.0 - e) * p + e / p.shape[-1]
 
