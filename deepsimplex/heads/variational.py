@@ -306,12 +306,17 @@ class VariationalGaussianProcess(Head):
     def _factor(self) -> Any:
         """Cholesky factor of the correlations of the inducing points [M, M], float64."""
         U = ops.cast(self.inducing_points, "float64")
-        return tf.linalg.cholesky(self._kernel(U, U) + self.jitter * ops.eye(self.inducing, dtype="float64"))
+        # A symmetric function: twice the gradient by the first argument, at the cost of one.
+        fixed = ops.stop_gradient(U)
+        K = self._kernel(2.0 * U - fixed, fixed)
+        return tf.linalg.cholesky(K + self.jitter * ops.eye(self.inducing, dtype="float64"))
 
     def _kernel(self, X: Any, Y: Any) -> Any:
         """Correlations [N, M] of the processes at the rows of X [N, d] and Y [M, d]."""
         lengthscale = ops.exp(ops.cast(self.log_lengthscale, X.dtype))
-        return KERNELS[self.kernel](squared_distances(X / lengthscale, Y / lengthscale))
+        if self.ard:
+            return KERNELS[self.kernel](squared_distances(X / lengthscale, Y / lengthscale))
+        return KERNELS[self.kernel](squared_distances(X, Y) / ops.square(lengthscale))
 
     def _factors(self, raw: Any) -> Any:
         """Lower-triangular factors R, of positive diagonal, from the lower triangles of weights [1 or L, M, M]."""
