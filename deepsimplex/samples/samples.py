@@ -388,11 +388,15 @@ class ArraySamples(Samples):
 
         @not_converted
         def this_epoch(_: Any) -> tf.data.Dataset:
-            drawn = tf.numpy_function(lambda: current()(rows), [], tf.int64)
-            return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(drawn, [rows]))
+            drawn = tf.range(rows, dtype=tf.int64)
+            if current is not None:
+                drawn = tf.ensure_shape(tf.numpy_function(lambda: current()(rows), [], tf.int64), [rows])
+            # Batches are sliced: a data set of rows would put every one of them through the pipeline.
+            part = not_converted(lambda first: drawn[first : first + size])
+            return tf.data.Dataset.range(0, rows, size).map(part)
 
-        numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
-        batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
+        batches = tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
+        batches = batches.apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
         batches = batches if divide is None else divide(batches)
         x, *others = columns
         x = keras.tree.map_structure(functools.partial(row_reader, precision=self.precision), x)
