@@ -110,9 +110,9 @@ class LeftOutReadout:
         candidates = [_Curve(scores / unit, *numbers) for numbers in _fit_numbers(scores / unit, labels, mistaken)]
 
         def affine(curve: _Curve, scores: Array, labels: Array) -> _Affine:
-            return _Affine(*curve.columns(scores / unit), scores / unit @ directions, labels, curve.e)
+            return _Affine(curve.columns(scores / unit), scores / unit @ directions, labels, curve.e)
 
-        curve, penalty, share = candidates[-1], penalties[0], 0.0
+        curve, penalty, share, start = candidates[-1], penalties[0], 0.0, None
         if folds:
             choices = []
             for candidate in candidates:
@@ -120,14 +120,15 @@ class LeftOutReadout:
                     (affine(candidate, kept, labels[~held]).spread(), affine(candidate, others, labels[held]))
                     for kept, others, held in folds
                 ]
-                choices.append((*_choose_penalty(parts, penalties), candidate, parts))
-            penalty, loss, curve, parts = min(choices, key=lambda choice: choice[1])
+                choices.append((*_choose_penalty(parts, penalties, [None] * len(parts)), candidate, parts))
+            penalty, loss, starts, curve, parts = min(choices, key=lambda choice: choice[1])
+            start = starts[0]
             missed = scores.argmax(axis=1) != labels.argmax(axis=1)
             share = _SPREAD * np.average(missed, weights=labels.sum(axis=1)) ** 2
             spread = [(others.spread(share), held) for others, held in parts]
-            if _choose_penalty(spread, [penalty])[1] >= (1.0 + _TOLERATED) * loss:
+            if _choose_penalty(spread, [penalty], starts)[1] >= (1.0 + _TOLERATED) * loss:
                 share = 0.0
-        weights, offset, R = affine(curve, scores, labels).spread().spread(share).minimize(penalty)
+        weights, offset, R = affine(curve, scores, labels).spread().spread(share).minimize(penalty, start)
         a, g = curve.factors(*weights)
         numbers = np.array([a / unit, g, curve.t / unit, curve.c, curve.e])
         fitted = cls(numbers, offset, R @ directions.T / unit, float(penalty))
@@ -186,10 +187,10 @@ class _Curve:
         ends = np.maximum(t * np.array([scores.min(), scores.max()]) + c, LOWEST)
         self._steepest, self._flattest = t * expit(ends) / np.logaddexp(0.0, ends)
 
-    def columns(self, scores: Array) -> tuple[Array, Array]:
+    def columns(self, scores: Array) -> Array:
         """Two curves at scores [N, n]: one rises to the largest score, where it is flat, the other from the least."""
         logarithms = log_softplus(self.t * scores + self.c)
-        return logarithms - self._flattest * scores, self._steepest * scores - logarithms
+        return np.stack([logarithms - self._flattest * scores, self._steepest * scores - logarithms])
 
     def factors(self, early: float, late: float) -> tuple[float, float]:
         """Return a and g of the curves' weights."""
@@ -204,7 +205,7 @@ def _fit_numbers(scores: Array, labels: Array, mistaken: bool) -> list[tuple[flo
     rows = max(_ROWS_OF_NUMBERS, _SCORES_OF_NUMBERS // scores.shape[1])
     some = np.random.default_rng(0).permutation(len(scores))[:rows]
     scores, labels = scores[some], labels[some]
-    n = scores.shape[1]
+    n, totals = scores.shape[1], labels.sum(axis=1, keepdims=True)
     mean, deviation = np.zeros(4 + n), np.full(4 + n, _OFFSET_DEVIATION)
     mean[:4], deviation[:4] = _PRIOR_MEAN, _PRIOR_DEVIATION
 
@@ -214,7 +215,7 @@ def _fit_numbers(scores: Array, labels: Array, mistaken: bool) -> list[tuple[flo
         t = np.exp(log_t)
         u = np.maximum(t * scores + c, LOWEST)
         logarithm = log_softplus(u)
-        loss, G, by_noise = _loss(a * scores + g * logarithm + offset, labels, e)
+        loss, G, by_noise = _loss(a * scores + g * logarithm + offset, labels, totals, e)
         inner = g * G * expit(u) * np.exp(-logarithm)
         numbers = [np.vdot(G, scores), np.vdot(G, logarithm), t * np.vdot(inner, scores), inner.sum()]
         away = (values[: 4 + n] - mean) / deviation
@@ -233,45 +234,53 @@ def _fit_numbers(scores: Array, labels: Array, mistaken: bool) -> list[tuple[flo
     return [(float(np.exp(values[2])), float(values[3]), float(values[-1])) for values in found]
 
 
-def _loss(logits: Array, labels: Array, noise: float) -> tuple[float, Array, float]:
-    """Negative log-likelihood of labels [N, n] under (1 - e) softmax + e / n, its derivatives by logits and by e."""
-    log_p, n = log_softmax(logits), labels.shape[1]
-    p, likely, mixed = np.exp(log_p), labels, log_p
-    by_noise = 0.0
-    if noise:
-        q = (1.0 - noise) * p + noise / n
-        likely, mixed = labels * (1.0 - noise) * p / q, np.log(q)
-        by_noise = float(np.vdot(labels, (p - 1.0 / n) / q))
-    return -float(np.vdot(labels, mixed)), likely.sum(axis=1, keepdims=True) * p - likely, by_noise
+def _loss(logits: Array, labels: Array, totals: Array, noise: float) -> tuple[float, Array, float]:
+    """Negative log-likelihood of labels [N, n] under (1 - e) softmax + e / n, its derivatives by logits and by e.
+
+    ``totals`` [N, 1] are the sums of the labels' rows; logits are overwritten.
+    """
+    logits -= logits.max(axis=1, keepdims=True)
+    p = np.exp(logits)
+    normalizers = p.sum(axis=1, keepdims=True)
+    p /= normalizers
+    if noise == 0.0:
+        loss = float(np.vdot(totals, np.log(normalizers)) - np.vdot(labels, logits))
+        p *= totals
+        p -= labels
+        return loss, p, 0.0
+    n = labels.shape[1]
+    q = (1.0 - noise) * p + noise / n
+    likely = labels * (1.0 - noise) * p / q
+    by_noise = float(np.vdot(labels, (p - 1.0 / n) / q))
+    return -float(np.vdot(labels, np.log(q))), likely.sum(axis=1, keepdims=True) * p - likely, by_noise
 
 
 class _Affine:
     """Penalized likelihood, which is convex for e = 0, of weights of two columns [N, n], offsets [n] and R [n, r]."""
 
-    def __init__(self, early: Array, late: Array, projected: Array, labels: Array, noise: float) -> None:
-        self._columns, self._noise = (early, late, projected, labels), noise
+    def __init__(self, columns: Array, projected: Array, labels: Array, noise: float) -> None:
+        self._columns, self._projected, self._labels, self._noise = columns, projected, labels, noise
         self._totals = labels.sum(axis=1, keepdims=True)
         self.num_classes, self._r = labels.shape[1], projected.shape[1]
 
     def spread(self, share: float | None = None) -> "_Affine":
         """Return the likelihood with a share of the labels spread over all classes, by default that of `_EVEN_ROWS`."""
-        early, late, projected, labels = self._columns
         share = _EVEN_ROWS / (_EVEN_ROWS + float(self._totals.sum())) if share is None else share
-        even = self._totals / self.num_classes
-        return _Affine(early, late, projected, (1.0 - share) * labels + share * even, self._noise)
+        labels = (1.0 - share) * self._labels + share * self._totals / self.num_classes
+        return _Affine(self._columns, self._projected, labels, self._noise)
 
     def evaluate(self, values: Array) -> tuple[float, Array]:
         """Return the negative log-likelihood and its gradient; without R where the values end before it."""
-        early, late, projected, labels = self._columns
         n = self.num_classes
-        logits = values[0] * early + values[1] * late + values[2 : 2 + n]
+        logits = np.tensordot(values[:2], self._columns, 1)
+        logits += values[2 : 2 + n]
         R = values[2 + n :].reshape(-1, self._r)
         if len(R):
-            logits += projected @ R.T
-        loss, G, _ = _loss(logits, labels, self._noise)
-        parts = [[np.vdot(G, early), np.vdot(G, late)], G.sum(axis=0)]
+            logits += self._projected @ R.T
+        loss, G, _ = _loss(logits, self._labels, self._totals, self._noise)
+        parts = [np.tensordot(self._columns, G, 2), G.sum(axis=0)]
         if len(R):
-            parts.append((G.T @ projected).ravel())
+            parts.append((G.T @ self._projected).ravel())
         return loss, np.concatenate(parts)
 
     def solve(self, penalty: float, start: Array | None = None) -> Array:
@@ -291,7 +300,7 @@ class _Affine:
         # Steps are in units of the curvature, so that they are alike in all directions.
         curvature = np.full(size, 0.3 * rows / n)
         if np.isfinite(penalty):
-            curvature[2 + n :] = np.tile(0.3 / n * np.sum(np.square(self._columns[2]), axis=0), n)
+            curvature[2 + n :] = np.tile(0.3 / n * np.sum(np.square(self._projected), axis=0), n)
         curvature[:2] = 0.1 * rows
 
         def objective(values: Array) -> tuple[float, Array]:
@@ -301,29 +310,35 @@ class _Affine:
         bounds = [(0.0, None)] * 2 + [(None, None)] * (size - 2)
         return _minimize(objective, values, 1.0 / np.sqrt(precision + curvature), 1e-6, bounds)
 
-    def minimize(self, penalty: float) -> tuple[Array, Array, Array]:
+    def minimize(self, penalty: float, start: Array | None = None) -> tuple[Array, Array, Array]:
         """Return the weights of the two columns, the offsets [n] and R [n, r]."""
         n, r = self.num_classes, self._r
-        values = self.solve(penalty)
+        values = self.solve(penalty, start)
         R = values[2 + n :].reshape(n, r) if np.isfinite(penalty) else np.zeros((n, r))
         return values[:2], values[2 : 2 + n], R
 
 
-def _choose_penalty(parts: list[tuple[_Affine, _Affine]], penalties: Sequence[float]) -> tuple[float, float]:
+def _choose_penalty(
+    parts: list[tuple[_Affine, _Affine]], penalties: Sequence[float], starts: Sequence[Array | None]
+) -> tuple[float, float, list[Array]]:
     """Choose the penalty under which folds are likeliest, given the likelihoods of the other and of the fold's rows.
 
-    Also return the folds' negative log-likelihood.
+    Also return the folds' negative log-likelihood, and the solutions for the other rows; the first is sought from
+    ``starts``.
     """
-    starts: list[Array | None] = [None] * len(parts)
     best, chosen, worse = np.inf, penalties[0], 0
+    kept: list[Array] = []
     for penalty in penalties:
         values = [others.solve(penalty, start) for (others, _), start in zip(parts, starts, strict=True)]
         total = sum([held.evaluate(value)[0] for (_, held), value in zip(parts, values, strict=True)])
-        starts = [*values]
-        best, chosen, worse = (total, penalty, 0) if total < best else (best, chosen, worse + 1)
+        starts = values
+        if total < best:
+            best, chosen, kept, worse = total, penalty, values, 0
+        else:
+            worse += 1
         if worse == 2:
             break
-    return chosen, best
+    return chosen, best, kept
 
 
 def _minimize(
