@@ -127,7 +127,7 @@ def test_solved_head_and_readout_are_saved_and_exported(digits, solved, tmp_path
     np.testing.assert_allclose(served.serve(tf.constant(x_test)), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(("num_classes", "inducing"), [(2, 2000), (50, 2000), (60, 2400), (1000, 3500)])
+@pytest.mark.parametrize(("num_classes", "inducing"), [(2, 2000), (80, 2000), (100, 2500), (1000, 3500)])
 def test_default_number_of_inducing_rows(num_classes, inducing):
     assert ds.heads.ClosedFormHead(num_classes).inducing == inducing
     assert ds.heads.ClosedFormHead(num_classes).get_config()["inducing"] == inducing

@@ -198,7 +198,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     max_iter, n_restarts
         For "exact" and "collapsed" with a named target; see ``deepsimplex.gp.GaussianProcess``.
     inducing : int or array_like, shape [M, d], optional
-        Default None: 2000 rows at most for ``target="auto"``, up to 3500 for more than 50 classes; 200 points for
+        Default None: 2000 rows at most for ``target="auto"``, up to 3500 for more than 80 classes; 200 points for
         "collapsed" and "stochastic" with a named target; see ``deepsimplex.gp.CollapsedGaussianProcess``.
     learn_inducing : bool, optional
         Whether the inducing points are optimized. Default None: True for "stochastic", False for "collapsed", whose

@@ -53,7 +53,7 @@ class ClosedFormHead(Head):
     inducing : int, optional
         Number of inducing rows M. With up to M samples all of them are, and the process is exact; otherwise they are
         drawn at random. ``solve`` takes O(M^3 + N M^2) time and a prediction O(M (M + d)), as
-        many as there are numbers in the weights. Default None: 2000, or 40 for each class if that is more, but at most
+        many as there are numbers in the weights. Default None: 2000, or 25 for each class if that is more, but at most
         3500; fewer cost accuracy where there are more samples.
     target : Target, str or dict
         Target of the classifier, one that is made from labels alone. Default "vertices".

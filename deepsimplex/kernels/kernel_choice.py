@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky, sums
-from deepsimplex.kernels.left_out_readout import log_softmax, log_softplus
+from deepsimplex.kernels.left_out_readout import log_softplus
 from deepsimplex.kernels.stationary import Kernel, without_rounding
 
 Array = NDArray[np.float64]
@@ -67,23 +67,27 @@ class LabelLikelihood:
         """Return the negative log-likelihood of each row that counts."""
         regressed = regressed[self._used]
         columns = np.stack([regressed, log_softplus(self._steepness * regressed)])
-        numbers, previous = self._numbers, np.inf
+        of_labels = np.tensordot(columns, self._labels, 2)
+        numbers, previous, losses = self._numbers, np.inf, np.empty(0)
         for _ in range(20):
-            log_p = log_softmax(np.tensordot(numbers, columns, 1))
-            loss = -np.vdot(self._labels, log_p) + 0.5 * np.sum(np.square(numbers / 100.0))
+            log_p = np.tensordot(numbers, columns, 1)
+            log_p -= log_p.max(axis=1, keepdims=True)
+            p = np.exp(log_p)
+            normalizers = p.sum(axis=1, keepdims=True)
+            by_row = self._totals[:, 0] * np.log(normalizers[:, 0]) - np.einsum("ij,ij->i", self._labels, log_p)
+            loss = np.sum(by_row) + 0.5 * np.sum(np.square(numbers / 100.0))
             if loss > previous - 1e-4 * len(self._labels) ** 0.5:
                 break
-            self._numbers, previous = numbers, loss
-            p = self._totals * np.exp(log_p)
-            gradient = np.tensordot(columns, p - self._labels, 2) + numbers / 1e4
+            self._numbers, previous, losses = numbers, loss, by_row
+            p *= self._totals / normalizers
+            gradient = np.tensordot(columns, p, 2) - of_labels + numbers / 1e4
             weighted = columns * p
             means = weighted.sum(axis=2)
             hessian = np.tensordot(weighted, columns, ([1, 2], [1, 2])) - (means / self._totals[:, 0]) @ means.T
             # The least of the quadratic approximation among numbers that are not negative.
             factor = np.linalg.cholesky(hessian + 1e-4 * np.eye(2))
             numbers = nnls(factor.T, np.linalg.solve(factor, factor @ (factor.T @ numbers) - gradient))[0]
-        log_p = log_softmax(np.tensordot(self._numbers, columns, 1))
-        return -np.sum(self._labels * log_p, axis=1)
+        return losses
 
 
 @dataclass(eq=False)
@@ -178,8 +182,9 @@ class KernelChoice:
             K = self._kernel(choice).of_pairs(*self._transformed(choice.transformation)[1:])
             factor = jittered_cholesky(K[:, self.inducing])
             phi = solve_triangular(factor, K, lower=True, check_finite=False).T
-            path = NoisePath(*sums(phi, self.Y), phi, self.Y, self.groups)
-            likelihood = LabelLikelihood(self.Y, self.used)
+            used = slice(None) if self.used is None or self.groups is not None else self.used
+            path = NoisePath(*sums(phi, self.Y), phi[used], self.Y[used], self.groups)
+            likelihood = LabelLikelihood(self.Y[used], None if self.groups is None else self.used)
             loss, self._noise = likeliest_noise(path, likelihood, self._noise)
             self._scores[choice] = loss, self._noise, likelihood.losses(path(NOISES[self._noise]))
         return self._scores[choice][0]
