@@ -182,6 +182,7 @@ class KernelChoice:
             K = self._kernel(choice).of_pairs(*self._transformed(choice.transformation)[1:])
             factor = jittered_cholesky(K[:, self.inducing])
             phi = solve_triangular(factor, K, lower=True, check_finite=False).T
+            # Of groups, all rows are needed to leave one out.
             used = slice(None) if self.used is None or self.groups is not None else self.used
             path = NoisePath(*sums(phi, self.Y), phi[used], self.Y[used], self.groups)
             likelihood = LabelLikelihood(self.Y[used], None if self.groups is None else self.used)

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from deepsimplex.kernels import KERNELS as STATIONARY
 from deepsimplex.kernels import ClosedForm, FeatureKernel, LabelRegression, NoisePath, array_blocks, closed_form
-from deepsimplex.kernels.kernel_choice import KernelChoice
+from deepsimplex.kernels.kernel_choice import NOISES, KernelChoice, LabelLikelihood
 from tests.reference import label_regression as reference
 
 NOISE = 0.05
@@ -252,3 +252,22 @@ def test_rows_whose_class_has_others_that_are_not_drawn_can_be_left_out(size, mo
     assert len(result.used) <= 40
     assert (np.unique(y[result.rows[::size]], return_counts=True)[1] == 1).any()
     assert result.used.all()
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(150) // 3])
+def test_choice_of_a_noise_counts_the_likelihood_of_used_rows_alone(groups):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 3))
+    labels = (X[:, 0] + 0.5 * rng.normal(size=150) > 0).astype(int) + (X[:, 1] > 0.5)
+    labels[:50] = rng.integers(3, size=50)  # inducing rows, of which the labels would need far more noise
+    Y, used = np.eye(3)[labels], np.arange(150) >= 50
+    kernel, number = KernelChoice(X, Y, np.arange(50), groups, used, ["raw"]).best("raw")
+    regression = LabelRegression(kernel, kernel.transform(X[:50]), 3).add(X, Y)
+    basis = regression.basis(X)
+
+    def loss(number, used):
+        left_out = regression.solve(NOISES[number]).leave_out(basis, Y, groups).mean
+        return LabelLikelihood(Y, used)(left_out)
+
+    assert loss(number, used) <= min(loss(number - 1, used), loss(number + 1, used)) + 1e-6
+    assert loss(number, None) > loss(number, used) + 0.1
