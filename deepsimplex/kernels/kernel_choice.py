@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 
 from deepsimplex.kernels.feature_kernel import TRANSFORMATIONS, FeatureKernel, Transformation
 from deepsimplex.kernels.label_regression import NoisePath, jittered_cholesky, sums
-from deepsimplex.kernels.left_out_readout import log_softplus
+from deepsimplex.kernels.left_out_readout import log_softplus, shifted_exponentials
 from deepsimplex.kernels.stationary import Kernel, without_rounding
 
 Array = NDArray[np.float64]
@@ -70,11 +70,9 @@ class LabelLikelihood:
         of_labels = np.tensordot(columns, self._labels, 2)
         numbers, previous, losses = self._numbers, np.inf, np.empty(0)
         for _ in range(20):
-            log_p = np.tensordot(numbers, columns, 1)
-            log_p -= log_p.max(axis=1, keepdims=True)
-            p = np.exp(log_p)
-            normalizers = p.sum(axis=1, keepdims=True)
-            by_row = self._totals[:, 0] * np.log(normalizers[:, 0]) - np.einsum("ij,ij->i", self._labels, log_p)
+            logits = np.tensordot(numbers, columns, 1)
+            p, normalizers = shifted_exponentials(logits)
+            by_row = self._totals[:, 0] * np.log(normalizers[:, 0]) - np.einsum("ij,ij->i", self._labels, logits)
             loss = np.sum(by_row) + 0.5 * np.sum(np.square(numbers / 100.0))
             if loss > previous - 1e-4 * len(self._labels) ** 0.5:
                 break

@@ -112,7 +112,7 @@ class LeftOutReadout:
         def affine(curve: _Curve, scores: Array, labels: Array) -> _Affine:
             return _Affine(curve.columns(scores / unit), scores / unit @ directions, labels, curve.e)
 
-        curve, penalty, share, start = candidates[-1], penalties[0], 0.0, None
+        curve, penalty, share = candidates[-1], penalties[0], 0.0
         if folds:
             choices = []
             for candidate in candidates:
@@ -122,13 +122,12 @@ class LeftOutReadout:
                 ]
                 choices.append((*_choose_penalty(parts, penalties, [None] * len(parts)), candidate, parts))
             penalty, loss, starts, curve, parts = min(choices, key=lambda choice: choice[1])
-            start = starts[0]
             missed = scores.argmax(axis=1) != labels.argmax(axis=1)
             share = _SPREAD * np.average(missed, weights=labels.sum(axis=1)) ** 2
             spread = [(others.spread(share), held) for others, held in parts]
             if _choose_penalty(spread, [penalty], starts)[1] >= (1.0 + _TOLERATED) * loss:
                 share = 0.0
-        weights, offset, R = affine(curve, scores, labels).spread().spread(share).minimize(penalty, start)
+        weights, offset, R = affine(curve, scores, labels).spread().spread(share).minimize(penalty)
         a, g = curve.factors(*weights)
         numbers = np.array([a / unit, g, curve.t / unit, curve.c, curve.e])
         fitted = cls(numbers, offset, R @ directions.T / unit, float(penalty))
@@ -166,6 +165,19 @@ def log_softmax(logits: Array) -> Array:
     """
     shifted = logits - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.sum(np.exp(shifted), axis=1, keepdims=True))
+
+
+def shifted_exponentials(logits: Array) -> tuple[Array, Array]:
+    """Subtract from rows [N, n] their largest, in place, and return the exponentials and their sums [N, 1].
+
+    Examples
+    --------
+    >>> shifted_exponentials(np.full((1, 2), 5.0))[1]
+    array([[2.]])
+    """
+    logits -= logits.max(axis=1, keepdims=True)
+    p = np.exp(logits)
+    return p, p.sum(axis=1, keepdims=True)
 
 
 def log_softplus(x: Array) -> Array:
@@ -239,9 +251,7 @@ def _loss(logits: Array, labels: Array, totals: Array, noise: float) -> tuple[fl
 
     ``totals`` [N, 1] are the sums of the labels' rows; logits are overwritten.
     """
-    logits -= logits.max(axis=1, keepdims=True)
-    p = np.exp(logits)
-    normalizers = p.sum(axis=1, keepdims=True)
+    p, normalizers = shifted_exponentials(logits)
     p /= normalizers
     if noise == 0.0:
         loss = float(np.vdot(totals, np.log(normalizers)) - np.vdot(labels, logits))
@@ -310,10 +320,10 @@ class _Affine:
         bounds = [(0.0, None)] * 2 + [(None, None)] * (size - 2)
         return _minimize(objective, values, 1.0 / np.sqrt(precision + curvature), 1e-6, bounds)
 
-    def minimize(self, penalty: float, start: Array | None = None) -> tuple[Array, Array, Array]:
+    def minimize(self, penalty: float) -> tuple[Array, Array, Array]:
         """Return the weights of the two columns, the offsets [n] and R [n, r]."""
         n, r = self.num_classes, self._r
-        values = self.solve(penalty, start)
+        values = self.solve(penalty)
         R = values[2 + n :].reshape(n, r) if np.isfinite(penalty) else np.zeros((n, r))
         return values[:2], values[2 : 2 + n], R
 
