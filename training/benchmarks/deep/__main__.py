@@ -10,7 +10,8 @@ out, and nothing is corrupted or drawn. A method that follows another ("deepsimp
 measured when that one is trained. FOLDER of the data holds images/mnist.npz and images/kmnist_test.npz, and
 images/cifar10.npz or images/cifar100.npz for --dataset cifar10 or cifar100, with what people see in the test images, if
 that is known. --picture FILE.png draws the means. "small" is 20 000 images and 6 epochs, about a minute a run on two
-cores; "full" all and 15. A data set that is not found is skipped.
+cores; "few" 10 000 and 12; "full" all and 15. --augment mirrors and shifts the training images, for every method alike.
+A data set that is not found is skipped.
 """
 
 import json
@@ -25,7 +26,7 @@ import typer
 import deepsimplex as ds
 from training.benchmarks.deep import table
 from training.benchmarks.deep.figure import draw
-from training.benchmarks.deep.images import HELD_OUT_CLASSES, SIZES, Data, load
+from training.benchmarks.deep.images import HELD_OUT_CLASSES, SIZES, Data, Size, load
 from training.benchmarks.deep.measures import measures, predictions
 from training.benchmarks.deep.methods import BOUNDED, FOLLOWING, METHODS, run_path, train
 from training.results import Output, write_json
@@ -36,11 +37,13 @@ MEMBERS = 3  # of the ensemble
 def main(
     dataset: Annotated[str, typer.Option(help=", ".join(HELD_OUT_CLASSES))] = "fashion_mnist",
     size: Annotated[str, typer.Option(help=", ".join(SIZES))] = "small",
-    backbone: Annotated[str, typer.Option(help="mlp, cnn or resnet")] = "cnn",
+    backbone: Annotated[str, typer.Option(help="mlp, cnn, cnn3 (three blocks, no dropout) or resnet")] = "cnn",
     method: Annotated[list[str] | None, typer.Option(help="some of the methods; default all")] = None,
     seeds: int = 3,
     rate: Annotated[float | None, typer.Option(help="of cross-entropy and temperature; default the selected")] = None,
+    augment: Annotated[bool, typer.Option(help="mirror and shift the training images; of color images")] = False,
     near: Annotated[bool, typer.Option(help="hold two classes out of training")] = False,
+    corrupt: Annotated[bool, typer.Option(help="predict corrupted test images too, six times as many")] = True,
     data: Annotated[Path, typer.Option(help="folder with images/mnist.npz and images/kmnist_test.npz")] = Path(),
     runs: Annotated[Path, typer.Option(help="where the runs are kept")] = Path("runs/deep"),
     output: Output = None,
@@ -52,19 +55,22 @@ def main(
         raise typer.BadParameter(f"dataset must be one of {', '.join(HELD_OUT_CLASSES)}; found {dataset}")
     if unknown := set(names) - METHODS.keys():
         raise typer.BadParameter(f"method must be one of {', '.join(METHODS)}; found {', '.join(unknown)}")
+    trained_size = SIZES[size]._replace(augmented=augment)
     try:
-        images = load(dataset, SIZES[size], data, near)
+        images = load(dataset, trained_size, data, near)
     except OSError as error:
         print(f"skipped: {error}")
         return
+    if augment and images.x.ndim != 4:
+        raise typer.BadParameter(f"augment is for color images, such as cifar10; found {dataset}")
     prefix = "" if dataset == "fashion_mnist" else f"{dataset}-"
-    folder = runs / f"{prefix}{size}-{backbone}{'-near' if near else ''}"
+    folder = runs / f"{prefix}{size}-{backbone}{'-augmented' if augment else ''}{'-near' if near else ''}"
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(seeds):
         for name in names:
             if not run_path(folder, name, seed).exists():
                 options = {"rate": rate} if rate is not None and name in (table.PLAIN, table.PEER) else {}
-                _run(name, seed, images, size, backbone, folder, options)
+                _run(name, seed, images, trained_size, backbone, folder, corrupt and not near, options)
     _ensemble(folder, images)
     known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), table.ENSEMBLE]
     rows_by_method = {name: [row for seed in range(seeds) if (row := read_run(folder, name, seed))] for name in known}
@@ -80,12 +86,21 @@ def read_run(folder: Path, name: str, seed: int) -> dict[str, float] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Path, options: dict[str, float]) -> None:
+def _run(
+    name: str,
+    seed: int,
+    data: Data,
+    size: Size,
+    backbone: str,
+    folder: Path,
+    corrupt: bool,
+    options: dict[str, float],
+) -> None:
     """Train and measure one classifier, and the methods of ``FOLLOWING`` that are made from it."""
-    trained = train(METHODS[name], data, SIZES[size], backbone, seed, **options)
+    trained = train(METHODS[name], data, size, backbone, seed, **options)
     versions = {"deepsimplex": ds.__version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     facts = {"seconds of an epoch": trained.seconds, "weights": trained.weights, **versions}
-    predicted = predictions(trained, data)
+    predicted = predictions(trained, data, corrupt)
     if name == table.PLAIN:
         path = folder / f"{name}-{seed}.npz"
         np.savez_compressed(fresh := path.with_name(f".{path.name}"), **predicted)  # type: ignore[arg-type]
@@ -93,7 +108,9 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
     for other, follow in FOLLOWING.get(name, {}).items():
         known = run_path(folder, other, seed).exists()
         if not known and (other != "dropout" or backbone == "cnn"):
-            _write(run_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
+            _write(
+                run_path(folder, other, seed), measures(predictions(follow(trained, data), data, corrupt), data) | facts
+            )
     _write(run_path(folder, name, seed), measures(predicted, data) | facts)
 
 

@@ -18,13 +18,14 @@ HELD_OUT_CLASSES = {"fashion_mnist": (4, 6), "cifar10": (3, 5), "cifar100": (35,
 
 
 class Size(NamedTuple):
-    """Numbers of training images and epochs."""
+    """Numbers of training images and epochs; ``augmented``: every epoch mirrors and shifts the images anew."""
 
     images: int
     epochs: int
+    augmented: bool = False
 
 
-SIZES = {"smoke": Size(1000, 2), "small": Size(20_000, 6), "full": Size(60_000, 15)}
+SIZES = {"smoke": Size(1000, 2), "few": Size(10_000, 12), "small": Size(20_000, 6), "full": Size(60_000, 15)}
 
 
 class Data(NamedTuple):

@@ -17,6 +17,7 @@ from training.benchmarks.resources import EpochSeconds
 
 Array = NDArray[Any]
 BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.95
+SHIFT = 1 / 8  # of an image's side: 4 of 32 pixels
 
 
 class Trained(NamedTuple):
@@ -41,7 +42,16 @@ def backbone(name: str, spectral_bound: float | None = None) -> keras.Model:
         return ds.backbones.mlp([100], activation="sigmoid")
     if name == "cnn":
         return ds.backbones.cnn([32, 64], units=128, dropout=0.3, spectral_bound=spectral_bound)
+    if name == "cnn3":
+        return ds.backbones.cnn([32, 64, 128], spectral_bound=spectral_bound)
     return ds.backbones.resnet(spectral_bound=spectral_bound)
+
+
+def augmentation(size: Size, seed: int) -> list[keras.Layer]:
+    """Layers before the backbone that mirror and shift images while it is trained, if the size says so."""
+    if not size.augmented:
+        return []
+    return [keras.layers.RandomFlip("horizontal", seed=seed), keras.layers.RandomTranslation(SHIFT, SHIFT, seed=seed)]
 
 
 def optimizer(rows: int, epochs: int, averaged: float | None = None, rate: float = RATE) -> keras.optimizers.Optimizer:
@@ -55,10 +65,10 @@ def normalized_features(body: keras.Model) -> keras.Model:
     return keras.Sequential([body, keras.layers.BatchNormalization(momentum=0.9)])
 
 
-def softmax_network(body: keras.Model, shape: tuple[int, ...], num_classes: int) -> keras.Model:
-    """A backbone with a softmax layer, in single precision whatever the backbone's is."""
+def softmax_network(layers: list[keras.Layer], shape: tuple[int, ...], num_classes: int) -> keras.Model:
+    """A backbone, and layers before it, with a softmax layer in single precision whatever the backbone's is."""
     softmax = keras.layers.Dense(num_classes, "softmax", dtype="float32")
-    return keras.Sequential([keras.Input(shape), body, softmax])
+    return keras.Sequential([keras.Input(shape), *layers, softmax])
 
 
 def _predicted(model: keras.Model, x: Images) -> Array:
@@ -131,7 +141,7 @@ def plain(
     body = backbone(name, spectral_bound)
     if normalized:
         body = normalized_features(body)
-    model = softmax_network(body, data.x.shape[1:], data.num_classes)
+    model = softmax_network([*augmentation(size, seed), body], data.x.shape[1:], data.num_classes)
     labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
     model.compile(optimizer(rows, size.epochs, averaged, rate), loss)
     layer = None if augment is None else augment(seed=seed)
@@ -164,7 +174,7 @@ def with_density(trained: Trained, data: Data) -> Trained:
 
 def dropout(trained: Trained, data: Data) -> Trained:
     """The mean over passes with dropout, of a network that has been trained (Gal and Ghahramani, 2016)."""
-    body, last = trained.model.layers
+    *_, body, last = trained.model.layers
 
     @tf.function
     def one_pass(x: Any) -> Any:
@@ -182,7 +192,7 @@ def dropout(trained: Trained, data: Data) -> Trained:
 def sngp(data: Data, size: Size, name: str, seed: int, *, spectral_bound: float = SPECTRAL_BOUND) -> Trained:
     """SNGP with a bounded backbone."""
     body, head = backbone(name, spectral_bound), RandomFeatureGaussianProcess(data.num_classes, seed)
-    model = keras.Sequential([keras.Input(data.x.shape[1:]), body, head])
+    model = keras.Sequential([keras.Input(data.x.shape[1:]), *augmentation(size, seed), body, head])
     model.compile(optimizer(len(data.x), size.epochs), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     seconds, features = _fit(model, data.x, data.y, size.epochs, seed), _features(body)
     head.set_covariance(features(data.x))
@@ -206,7 +216,10 @@ def deepsimplex(
 
     ``augment``: see ``plain``.
     """
-    model = ds.SimplexClassifier(backbone(name, spectral_bound), num_classes=data.num_classes, seed=seed, **options)
+    body = backbone(name, spectral_bound)
+    if size.augmented:
+        body = keras.Sequential([*augmentation(size, seed), body])
+    model = ds.SimplexClassifier(body, num_classes=data.num_classes, seed=seed, **options)
     model.compile(optimizer(len(data.x), size.epochs, averaged), loss)
     watch = EpochSeconds()
     if augment is None:
@@ -292,6 +305,9 @@ METHODS: dict[str, Callable[..., Trained]] = {
     "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
     "cross-entropy, normalized features": partial(plain, normalized=True),
     "temperature, normalized features": partial(temperature, normalized=True),
+    "temperature, label smoothing": partial(
+        temperature, loss=keras.losses.CategoricalCrossentropy(label_smoothing=0.05), one_hot=True
+    ),
     "deepsimplex": distances,
     "deepsimplex, labels alone": deepsimplex,
     "deepsimplex, AugMix": partial(

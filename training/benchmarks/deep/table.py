@@ -22,6 +22,7 @@ COLUMNS = (
 CORRUPTED = ("corrupted accuracy", "corrupted NLL", "corrupted Brier", "corrupted ECE")
 OURS, PLAIN, PEER = "deepsimplex, density", "cross-entropy", "temperature"
 ENSEMBLE = "ensemble"
+DEFAULT = "deepsimplex, labels alone"
 
 
 def mean(rows: Sequence[Mapping[str, float]], *names: str) -> float:
@@ -57,6 +58,7 @@ def write(rows_by_method: Rows, output: Path | None) -> None:
         weights = f"{rows[0]['weights']:.0f}" if "weights" in rows[0] else ""
         table.add(method=name, seeds=len(rows), **row, weights=weights)
     notes = [*_comparisons(rows_by_method)] if {OURS, PLAIN} <= rows_by_method.keys() else []
+    notes += _beside_best_temperature(rows_by_method) if {DEFAULT, PEER} <= rows_by_method.keys() else []
     print("\n".join(["", *notes]))
     table.write(output, notes=notes)
 
@@ -79,6 +81,19 @@ def _comparisons(rows_by_method: Rows) -> Iterator[str]:
         )
         gains = [100 * (mine - theirs) for mine, theirs in zip(*means, strict=True)]
         yield f"AUROC by {score} minus that of {PLAIN!r} by {peer_score}: {with_error(gains, '+.1f')} points."
+
+
+def _beside_best_temperature(rows_by_method: Rows) -> Iterator[str]:
+    """Yield differences and ratios of the default to the single network with a temperature whose NLL is lowest."""
+    peers = [name for name in rows_by_method if name.startswith(PEER)]
+    best = min(peers, key=lambda name: mean(rows_by_method[name], "NLL"))
+    pairs = [*zip(rows_by_method[DEFAULT], rows_by_method[best], strict=True)]
+    gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in pairs]
+    yield f"Accuracy of {DEFAULT!r} minus that of {best!r}: {with_error(gains, '+.2f')} points."
+    for measure in ("NLL", "ECE", "cross-entropy to people", "corrupted NLL"):
+        if measure in pairs[0][0]:
+            ratios = [row[measure] / peer[measure] for row, peer in pairs]
+            yield f"{measure} of {DEFAULT!r} over that of {best!r}: {with_error(ratios, '.3f')}."
 
 
 def with_error(values: Sequence[float], form: str) -> str:
