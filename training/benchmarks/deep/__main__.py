@@ -57,7 +57,7 @@ def main(
         raise typer.BadParameter(f"method must be one of {', '.join(METHODS)}; found {', '.join(unknown)}")
     trained_size = SIZES[size]._replace(augmented=augment)
     try:
-        images = load(dataset, trained_size, data, near)
+        images = load(dataset, trained_size, data, near, corrupt)
     except OSError as error:
         print(f"skipped: {error}")
         return
@@ -70,7 +70,7 @@ def main(
         for name in names:
             if not run_path(folder, name, seed).exists():
                 options = {"rate": rate} if rate is not None and name in (table.PLAIN, table.PEER) else {}
-                _run(name, seed, images, trained_size, backbone, folder, corrupt and not near, options)
+                _run(name, seed, images, trained_size, backbone, folder, options)
     _ensemble(folder, images)
     known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), table.ENSEMBLE]
     rows_by_method = {name: [row for seed in range(seeds) if (row := read_run(folder, name, seed))] for name in known}
@@ -86,21 +86,12 @@ def read_run(folder: Path, name: str, seed: int) -> dict[str, float] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _run(
-    name: str,
-    seed: int,
-    data: Data,
-    size: Size,
-    backbone: str,
-    folder: Path,
-    corrupt: bool,
-    options: dict[str, float],
-) -> None:
+def _run(name: str, seed: int, data: Data, size: Size, backbone: str, folder: Path, options: dict[str, float]) -> None:
     """Train and measure one classifier, and the methods of ``FOLLOWING`` that are made from it."""
     trained = train(METHODS[name], data, size, backbone, seed, **options)
     versions = {"deepsimplex": ds.__version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     facts = {"seconds of an epoch": trained.seconds, "weights": trained.weights, **versions}
-    predicted = predictions(trained, data, corrupt)
+    predicted = predictions(trained, data)
     if name == table.PLAIN:
         path = folder / f"{name}-{seed}.npz"
         np.savez_compressed(fresh := path.with_name(f".{path.name}"), **predicted)  # type: ignore[arg-type]
@@ -108,9 +99,7 @@ def _run(
     for other, follow in FOLLOWING.get(name, {}).items():
         known = run_path(folder, other, seed).exists()
         if not known and (other != "dropout" or backbone == "cnn"):
-            _write(
-                run_path(folder, other, seed), measures(predictions(follow(trained, data), data, corrupt), data) | facts
-            )
+            _write(run_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
     _write(run_path(folder, name, seed), measures(predicted, data) | facts)
 
 

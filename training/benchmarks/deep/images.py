@@ -31,7 +31,8 @@ SIZES = {"smoke": Size(1000, 2), "few": Size(10_000, 12), "small": Size(20_000, 
 class Data(NamedTuple):
     """Images in [0, 1] and labels; ``others`` by name are of classes that are not among the labels.
 
-    ``people`` [N, n] are the shares of people who chose each class of a test image, if they are known.
+    ``people`` [N, n] are the shares of people who chose each class of a test image, if they are known;
+    ``corrupt``: the first test images are predicted under every corruption, too.
     """
 
     x: Images
@@ -40,6 +41,7 @@ class Data(NamedTuple):
     y_test: NDArray[np.int64]
     others: dict[str, Images]
     people: NDArray[np.float64] | None = None
+    corrupt: bool = False
 
     @property
     def num_classes(self) -> int:
@@ -81,7 +83,7 @@ def near(data: Data, held_out: tuple[int, ...]) -> Data:
     )
 
 
-def load(name: str, size: Size, folder: Path, held_out: bool) -> Data:
+def load(name: str, size: Size, folder: Path, held_out: bool, corrupt: bool = False) -> Data:
     """The images of a benchmark, from a file of the folder if it has one of this name."""
     path, people = folder / "images" / f"{name}.npz", None
     if path.exists():
@@ -94,7 +96,7 @@ def load(name: str, size: Size, folder: Path, held_out: bool) -> Data:
     else:
         loaded: Any = ds.datasets.load(name)
         (x, y), (x_test, y_test) = loaded
-    data = Data(x[: size.images], y[: size.images], x_test, y_test, {}, people)
+    data = Data(x[: size.images], y[: size.images], x_test, y_test, {}, people, corrupt)
     return near(data, HELD_OUT_CLASSES[name]) if held_out else far(data, folder)
 
 

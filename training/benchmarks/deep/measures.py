@@ -16,9 +16,9 @@ Predictions = dict[str, NDArray[Any]]
 SPLITS, COVERAGE = 20, 0.9
 
 
-def predictions(trained: Trained, data: Data, corrupt: bool = True) -> Predictions:
+def predictions(trained: Trained, data: Data) -> Predictions:
     """Class probabilities by set of images, and familiarities under the names "familiarity of ..."."""
-    sets = {"test": data.x_test, **data.others, **(dict(corrupted(data)) if corrupt else {})}
+    sets = {"test": data.x_test, **data.others, **(dict(corrupted(data)) if data.corrupt else {})}
     values = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
     familiarity = _familiarity(trained, data)
     if familiarity is not None:
