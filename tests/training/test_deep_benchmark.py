@@ -9,8 +9,8 @@ import pytest
 
 import deepsimplex as ds
 from training.benchmarks.deep import __main__ as benchmark
-from training.benchmarks.deep import images, measures, selection
-from training.benchmarks.deep.methods import METHODS, SETTINGS, Setting, Trained, augmented
+from training.benchmarks.deep import images, measures, selection, table
+from training.benchmarks.deep.methods import METHODS, SETTINGS, Setting, Trained, augmentation, augmented
 
 TRAINED = ["cross-entropy", "SNGP", "deepsimplex"]
 
@@ -125,3 +125,32 @@ def test_shares_of_people_are_read_and_compared(tmp_path):
     p = rng.dirichlet(np.ones(10), 80).astype("float32")
     expected = -np.mean(np.sum(counts / counts.sum(axis=1, keepdims=True) * np.log(p), axis=1))
     assert measures.measures({"test": p}, data)["cross-entropy to people"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_images_are_mirrored_and_shifted_while_training_alone():
+    images_of_one = np.random.default_rng(0).random((1, 16, 16, 3), np.float32)
+    flip, shift = augmentation(images.Size(1, 1, augmented=True), seed=0)
+    augment = keras.Sequential([flip, shift])
+    np.testing.assert_array_equal(augment(images_of_one, training=False), images_of_one)
+    seen = {np.asarray(augment(images_of_one, training=True)).tobytes() for _ in range(8)}
+    assert len(seen) > 4
+    assert augmentation(images.Size(1, 1), seed=0) == []
+
+
+def test_default_is_compared_with_the_best_temperature(tmp_path):
+    def rows(accuracy, nll):
+        return [{"accuracy": accuracy + seed / 100, "NLL": nll + seed, "ECE": nll / 10} for seed in range(2)]
+
+    table.write(
+        {
+            "temperature": rows(0.7, 2.0),
+            "temperature, label smoothing": rows(0.6, 1.0),
+            "deepsimplex, labels alone": rows(0.75, 0.5),
+        },
+        tmp_path / "table.json",
+    )
+    assert json.loads((tmp_path / "table.json").read_text())["notes"] == [
+        "Accuracy of 'deepsimplex, labels alone' minus that of 'temperature, label smoothing': +15.00 ± 0.00 points.",
+        "NLL of 'deepsimplex, labels alone' over that of 'temperature, label smoothing': 0.625 ± 0.125.",
+        "ECE of 'deepsimplex, labels alone' over that of 'temperature, label smoothing': 0.500 ± 0.000.",
+    ]
