@@ -30,8 +30,8 @@ _PROJECTIONS, _TOLERANCE = 4, 1e-5
 _LARGEST = 1e150
 # Axes that have an element for each inducing row, of the weights that have such; of "gram" once it is unpacked.
 _ROW_AXES = {
-    **{"points": (1,), "squares": (0,), "loc_weights": (0,), "reduction": (0, 1), "reduction_sums": (0,)},
-    **{"gram": (0, 1), "moments": (0,)},
+    **dict.fromkeys(("points", "squares", "loc_weights", "reduction_sums", "moments"), (0,)),
+    **dict.fromkeys(("reduction", "gram"), (0, 1)),
 }
 # Signs and matrices C of ``LabelRegression.reduction_change``.
 _Changes = list[tuple[int, NDArray[np.float64]]]
@@ -142,7 +142,7 @@ class ClosedFormHead(Head):
         options = {"trainable": False, "autocast": False}
         double = {"dtype": "float64", **options}
         working = {"dtype": self._working_dtype, **options}
-        self.points = self.add_weight((d, M), "zeros", name="points", **working)
+        self.points = self.add_weight((M, d), "zeros", name="points", **working)
         self.squares = self.add_weight((M,), "zeros", name="squares", **double)  # of the points' lengths
         self.kernel_numbers = self.add_weight((11,), "ones", name="kernel_numbers", **double)
         # Whether groups were left out together.
@@ -512,7 +512,7 @@ class ClosedFormHead(Head):
             return last
         center, scale = np.asarray(self.center), np.asarray(self.feature_scale)
         kernel = FeatureKernel(numbers[:4], lengthscale, linear, root, unit, center, scale, 1.0)
-        points = np.ascontiguousarray(np.asarray(self.points, np.float64)[:, :M].T)
+        points = np.asarray(self.points, np.float64)[:M]
         regression = kernels.LabelRegression(kernel, points, self.num_classes)
         regression.gram = kernels.symmetric(_unpacked(np.asarray(self.gram))[:M, :M])
         regression.moments = moments.copy()
@@ -537,7 +537,7 @@ class ClosedFormHead(Head):
                 sums += sign * (C @ C.sum(axis=0))
                 reduction += sign * (C @ C.T)
         values = {
-            "points": regression.points.T,
+            "points": regression.points,
             "squares": np.sum(np.square(regression.points), axis=1),
             "kernel_numbers": np.array(numbers),
             "center": kernel.center,
@@ -603,8 +603,8 @@ class ClosedFormHead(Head):
         kernel = FeatureKernel(numbers[:4], numbers[4], numbers[5], numbers[6], numbers[7], center, scale, 1.0)
         U = kernel.transform(ops.cast(features, dtype))
         working = dtype if self._working_dtype == "float64" else "float32"
-        products = ops.cast(ops.matmul(ops.cast(U, working), ops.cast(self.points, working)), dtype)
-        return kernel.of_products(U, products, squares, working), kernel.variance(U)
+        products = _times(ops.cast(self.points, working), ops.cast(U, working))
+        return kernel.of_products(U, ops.cast(products, dtype), squares, working), kernel.variance(U)
 
     def call(self, features: Any, influence: Any = None, residuals: Any = None) -> dict[str, Any]:
         # features: [N, d]; influence: [N, M] and residuals: [N, L] of the row that every sample is predicted without
@@ -614,7 +614,7 @@ class ClosedFormHead(Head):
         # With k = m + c, m the mean, k^T Q k = m^2 1^T Q 1 + 2 m 1^T Q c + c^T Q c: LiteRT has single precision alone.
         m = ops.mean(k, axis=1, keepdims=True)
         c = k - m
-        reduced = ops.matmul(c, ops.cast(self.reduction, dtype))
+        reduced = _times(ops.cast(self.reduction, dtype), c)
         reduction = ops.sum(sums * m**2 + (2.0 * sums * m + reduced) * c, axis=1)
         variance = unit**2 * ops.maximum(variance - reduction, 0.0)[:, None]
         loc = ops.matmul(k, loc_weights)
@@ -627,6 +627,11 @@ class ClosedFormHead(Head):
         target = {"target": keras.saving.serialize_keras_object(self.target)}
         names = ("num_classes", "inducing", "scale_floor")
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
+
+
+def _times(A: Any, X: Any) -> Any:
+    """Return X A^T [N, M] for A [M, d] and X [N, d]: of one row, reading A row by row takes half the time."""
+    return ops.transpose(ops.matmul(A, ops.transpose(X)))
 
 
 def left_out_outputs(

@@ -32,7 +32,7 @@ def served(folder: Path) -> dict[str, Call]:
     loaded: Any = ds.datasets.load("fashion_mnist")
     (x, y), _ = loaded
     x, y = x[:IMAGES], y[:IMAGES]
-    plain = softmax_network(backbone("cnn"), x.shape[1:], 10)
+    plain = softmax_network([backbone("cnn")], x.shape[1:], 10)
     plain.compile("adam", "sparse_categorical_crossentropy")
     plain.fit(x, y, verbose=0)
     plain.export(folder / PLAIN, verbose=False)

@@ -52,7 +52,7 @@ def compiled(
         loss: Any = "sparse_categorical_crossentropy"
         if method in (SOFTMAX, NORMALIZED):
             body = normalized_features(body) if method == NORMALIZED else body
-            model: Any = softmax_network(body, shape, num_classes)
+            model: Any = softmax_network([body], shape, num_classes)
         else:
             options, loss = (LABELS_ALONE if network == "features" else METHODS)[method]
             model = ds.SimplexClassifier(body, num_classes=num_classes, **options)

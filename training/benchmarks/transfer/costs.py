@@ -42,7 +42,7 @@ def image_classifier(data: Data, backbone: Backbone) -> ds.SimplexClassifier:
 
 def plain_classifier(data: Data, backbone: Backbone) -> keras.Model:
     """A softmax layer on the frozen backbone."""
-    network = softmax_network(backbone.load(data.x.shape[1:]), data.x.shape[1:], data.num_classes)
+    network = softmax_network([backbone.load(data.x.shape[1:])], data.x.shape[1:], data.num_classes)
     network.compile(optimizer(len(data.x), EPOCHS), "sparse_categorical_crossentropy")
     return network
 
