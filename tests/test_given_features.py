@@ -697,6 +697,19 @@ def test_images_of_integers_warn_where_training_images_lie_between_0_and_1(digit
     with pytest.warns(UserWarning, match=r"divide x by 255$"):
         model.predict_proba((255 * x_test[:5]).astype("uint8"))
     model.predict_proba(np.eye(8, dtype=int)[None])
+    with pytest.warns(UserWarning, match=r"^x holds pixels up to 255, .* divide x by 255$"):
+        model.predict_proba(255 * x_test[:5])
+    model.predict_proba(1.2 * x_test[:5])  # brightened
+
+
+def test_images_between_0_and_1_warn_where_training_images_have_pixels(digits):
+    x, y, x_test, _ = digits
+    model = make_model(make_flatten(), inducing=50)
+    model.fit(255 * x, y, verbose=0)
+    with pytest.warns(UserWarning, match=r"^x lies in \[0, 1\], .* multiply x by 255$"):
+        model.predict_proba(x_test[:5])
+    model.predict_proba(255 * x_test[:5])
+    model.predict_proba(np.zeros((1, 8, 8), np.float32))
 
 
 def test_backbone_that_is_frozen_too_late_is_said(digits, capsys):

@@ -28,6 +28,8 @@ from deepsimplex.targets import TARGETS, Target
 
 # Name of samples that are features, which no input of a backbone may have.
 _GIVEN = "given/features"
+# Height and width of images, at least; arrays of fewer rows or columns may well be sequences.
+_SMALLEST_IMAGE = 8
 DEFAULT_TARGET = "vertices"
 """Made from labels alone: distances between samples, which CASIMAC measures, cost more than they carry."""
 
@@ -352,8 +354,8 @@ class SimplexNetwork(keras.Model):
         samples = self._samples(x, arrays=arrays, precision=precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
-        elif self.class_probabilities.pixel_scale.value.numpy() == 255.0 and _holds_bytes(samples):
-            warn_caller("x holds integers above 1, and the model was trained with pixels in [0, 1]: divide x by 255")
+        elif hint := _other_pixels(samples, float(self.class_probabilities.pixel_scale.value.numpy())):
+            warn_caller(hint)
         return samples.checked(self._check_inputs)
 
     def _checked_for_head(self, x: Any, arrays: bool = False) -> Samples:
@@ -604,14 +606,21 @@ def input_of_most_axes(samples: Samples) -> Any:
     return max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
 
 
-def _holds_bytes(samples: Samples) -> bool:
-    """Return whether arrays hold images of integers above 1."""
-    if samples.is_stream:
-        return False
+def _other_pixels(samples: Samples, scale: float) -> str | None:
+    """Return what to say of arrays of images whose pixels are not those of training, divided by the scale."""
+    if samples.is_stream or scale not in (1.0, 255.0):
+        return None
     leaf = input_of_most_axes(samples)
-    if len(leaf.shape) < 3 or not tf.as_dtype(leaf.dtype).is_integer:
-        return False
-    return bool(np.max(np.asarray(getattr(leaf, "flat_values", leaf)[:100]), initial=0) > 1)
+    if len(leaf.shape) < 3:
+        return None
+    pixels = np.asarray(getattr(leaf, "flat_values", leaf)[:100])
+    is_float, largest = np.issubdtype(pixels.dtype, np.floating), pixels.max(initial=0)
+    if scale == 255.0 and largest > (2 if is_float else 1):  # brightened images have floats somewhat above 1
+        return f"x holds pixels up to {largest:g}, and the model was trained with pixels in [0, 1]: divide x by 255"
+    # Short sequences are no images, and a black one tells nothing.
+    if scale == 1.0 and is_float and min(leaf.shape[1:3]) >= _SMALLEST_IMAGE and 0 < largest <= 1:
+        return "x lies in [0, 1], and the training images did not: if they had pixels 0..255, multiply x by 255"
+    return None
 
 
 @contextmanager
