@@ -78,10 +78,10 @@ def test_selection_minimizes_validation_loss(tmp_path, monkeypatch):
         return fit
 
     trials = {str(confidence): method(confidence) for confidence in (0.2, 0.8, 0.5)}
-    monkeypatch.setitem(SETTINGS, "deepsimplex", Setting("confidence", trials, "0.8"))
-    monkeypatch.setitem(METHODS, "deepsimplex", method(0.8))
+    monkeypatch.setitem(SETTINGS, "deepsimplex, distances", Setting("confidence", trials, "0.8"))
+    monkeypatch.setitem(METHODS, "deepsimplex, distances", method(0.8))
     for _ in range(2):  # the second reads the files of the first
-        selection.main(method=["deepsimplex"], runs=tmp_path / "trials", output=tmp_path / "table.json")
+        selection.main(method=["deepsimplex, distances"], runs=tmp_path / "trials", output=tmp_path / "table.json")
         rows = json.loads((tmp_path / "table.json").read_text())["rows"]
         assert [row["value"] for row in rows if row["best"] and row["measure"] == "NLL"] == ["0.8"]
         assert len(trained) == 2 * (3 + 1)
@@ -98,11 +98,13 @@ def test_benchmark_uses_selected_settings():
     best = {(row["method"], row["setting"]): row["value"] for row in rows if row["best"]}
     for name, setting in SETTINGS.items():
         assert [row["value"] for row in rows if row["setting"] == setting.name] == list(setting.trials)
-        if name != "deepsimplex":
+        if name != "deepsimplex, distances":
             assert best[name, setting.name] == setting.chosen
     # The default is kept as it is: it may only be worse than the best of its trials.
-    assert SETTINGS["deepsimplex"].chosen == f"{ds.heads.VariationalGaussianProcess(2).effective_samples}"
-    densities = [row["value"] for row in rows if row["method"] == "deepsimplex" and row["setting"] == "density"]
+    assert SETTINGS["deepsimplex, distances"].chosen == f"{ds.heads.VariationalGaussianProcess(2).effective_samples}"
+    densities = [
+        row["value"] for row in rows if row["method"] == "deepsimplex, distances" and row["setting"] == "density"
+    ]
     assert densities == [*selection.DENSITIES]
     assert f"nearest neighbors, {ds.calibration.NeighborDistance().k}" in densities
 
@@ -145,12 +147,12 @@ def test_default_is_compared_with_the_best_temperature(tmp_path):
         {
             "temperature": rows(0.7, 2.0),
             "temperature, label smoothing": rows(0.6, 1.0),
-            "deepsimplex, labels alone": rows(0.75, 0.5),
+            "deepsimplex": rows(0.75, 0.5),
         },
         tmp_path / "table.json",
     )
     assert json.loads((tmp_path / "table.json").read_text())["notes"] == [
-        "Accuracy of 'deepsimplex, labels alone' minus that of 'temperature, label smoothing': +15.00 ± 0.00 points.",
-        "NLL of 'deepsimplex, labels alone' over that of 'temperature, label smoothing': 0.625 ± 0.125.",
-        "ECE of 'deepsimplex, labels alone' over that of 'temperature, label smoothing': 0.500 ± 0.000.",
+        "Accuracy of 'deepsimplex' minus that of 'temperature, label smoothing': +15.00 ± 0.00 points.",
+        "NLL of 'deepsimplex' over that of 'temperature, label smoothing': 0.625 ± 0.125.",
+        "ECE of 'deepsimplex' over that of 'temperature, label smoothing': 0.500 ± 0.000.",
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from training.benchmarks.deep.table import OURS, Rows, detections, standard_error
+from training.benchmarks.deep.table import DEFAULT, Rows, detections, standard_error
 
 PANELS = {
     "accuracy": "accuracy",
@@ -14,7 +14,6 @@ PANELS = {
     "probability": "AUROC, unknown,\nby probability",
     "density": "AUROC, unknown,\nby density",
 }
-DEFAULT = {"deepsimplex", OURS}
 
 
 def draw(rows_by_method: Rows, path: Path) -> None:
@@ -28,7 +27,7 @@ def draw(rows_by_method: Rows, path: Path) -> None:
             if not names:
                 continue  # a mean of several networks has no features
             values = np.mean([[row[one] for one in names] for row in rows], axis=1)
-            color = "C0" if name in DEFAULT else "0.45"
+            color = "C0" if name == DEFAULT else "0.45"
             axis.errorbar(values.mean(), place, xerr=standard_error(values), fmt="o", color=color, markersize=5)
         axis.set_title(title, fontsize=10)
         axis.tick_params(labelsize=8)

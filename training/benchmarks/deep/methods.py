@@ -289,7 +289,7 @@ SETTINGS: dict[str, Setting] = {
     "SNGP": Setting(
         "spectral bound", _values(lambda b: partial(sngp, spectral_bound=b), 0.5, SPECTRAL_BOUND, 1.3, 2, 4, 6), "0.5"
     ),
-    "deepsimplex": Setting(
+    "deepsimplex, distances": Setting(
         "effective samples, mass",
         _values(_counted, 150, 300, 600, 1200) | {f"600, mass {mass:g}": _counted(600, mass) for mass in (0.97, 0.995)},
         "600",
@@ -301,30 +301,33 @@ CHOSEN = {name: setting.trials[setting.chosen] for name, setting in SETTINGS.ite
 METHODS: dict[str, Callable[..., Trained]] = {
     "cross-entropy": CHOSEN["cross-entropy"],
     "temperature": partial(temperature, rate=float(SETTINGS["cross-entropy"].chosen)),
-    **{name: method for name, method in CHOSEN.items() if name != "deepsimplex"},
+    **{name: method for name, method in CHOSEN.items() if name != "deepsimplex, distances"},
     "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
     "cross-entropy, normalized features": partial(plain, normalized=True),
     "temperature, normalized features": partial(temperature, normalized=True),
     "temperature, label smoothing": partial(
         temperature, loss=keras.losses.CategoricalCrossentropy(label_smoothing=0.05), one_hot=True
     ),
-    "deepsimplex": distances,
-    "deepsimplex, labels alone": deepsimplex,
+    "deepsimplex": deepsimplex,
+    "deepsimplex, distances": distances,
     "deepsimplex, AugMix": partial(
         deepsimplex, augment=partial(keras.layers.AugMix, value_range=(0, 1), factor=float(SETTINGS["AugMix"].chosen))
     ),
-    "deepsimplex, spectral bound": partial(distances, spectral_bound=SPECTRAL_BOUND),
-    "deepsimplex, averaged weights": partial(distances, averaged=float(SETTINGS["averaged weights"].chosen)),
-    "deepsimplex, features as they are": partial(distances, head={"name": "variational", "normalize_features": False}),
-    "deepsimplex, Gaussian head": partial(distances, head="gaussian"),
-    "deepsimplex, Gaussian head, softmax readout": partial(distances, head="gaussian", readout="softmax"),
+    "deepsimplex, distances, spectral bound": partial(distances, spectral_bound=SPECTRAL_BOUND),
+    "deepsimplex, distances, averaged weights": partial(distances, averaged=float(SETTINGS["averaged weights"].chosen)),
+    "deepsimplex, distances, features as they are": partial(
+        distances, head={"name": "variational", "normalize_features": False}
+    ),
+    "deepsimplex, distances, Gaussian head": partial(distances, head="gaussian"),
+    "deepsimplex, distances, Gaussian head, softmax readout": partial(distances, head="gaussian", readout="softmax"),
     "deepsimplex, cross-entropy on vertices": partial(deepsimplex, loss="sparse_categorical_crossentropy"),
 }
-BOUNDED = {"cross-entropy, spectral bound", "SNGP", "deepsimplex, spectral bound"}
+BOUNDED = {"cross-entropy, spectral bound", "SNGP", "deepsimplex, distances, spectral bound"}
 """Methods whose backbone has bounded convolutions."""
 FOLLOWING: dict[str, dict[str, Callable[[Trained, Data], Trained]]] = {
     "cross-entropy": {"dropout": dropout},
     "deepsimplex": {"deepsimplex, density": with_density},
+    "deepsimplex, distances": {"deepsimplex, distances, density": with_density},
 }
 """Methods that are made from a trained classifier, by its method."""
 

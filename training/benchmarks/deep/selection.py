@@ -3,9 +3,10 @@
     python -m training.benchmarks.deep.selection --runs FOLDER --output FILE.json
 
 trains every method of ``SETTINGS`` with each of its values on the small size's 20 000 images of Fashion-MNIST, and
-scores the NLL of the last 10 000 training images; no test image is read. Then cross-entropy and the default are trained
-without two classes, which are not those that the benchmark holds out, and every density of their features detects these
-among the last 10 000. Seeds are not the benchmark's. Trials that have a file in the folder are not run again.
+scores the NLL of the last 10 000 training images; no test image is read. Then cross-entropy and ours of distances are
+trained without two classes, which are not those that the benchmark holds out, and every density of their features
+detects these among the last 10 000. Seeds are not the benchmark's. Trials that have a file in the folder are not run
+again.
 """
 
 import json
@@ -24,7 +25,7 @@ from training.results import Output, ResultTable, write_json
 
 SIZE, HELD_OUT_CLASSES = SIZES["small"], (2, 7)  # pullover, sneaker
 FIRST_SEED, UNSEEN = 100, 10_000
-DETECTING = ("cross-entropy", "deepsimplex")
+DETECTING = ("cross-entropy", "deepsimplex, distances")
 DENSITIES: dict[str, Callable[[], ds.calibration.FeatureDensity]] = {
     "nearest neighbors, 1": lambda: ds.calibration.NeighborDistance(k=1),
     "nearest neighbors, 10": ds.calibration.NeighborDistance,

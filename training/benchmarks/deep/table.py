@@ -20,9 +20,9 @@ COLUMNS = (
     "size of sets",
 )
 CORRUPTED = ("corrupted accuracy", "corrupted NLL", "corrupted Brier", "corrupted ECE")
-OURS, PLAIN, PEER = "deepsimplex, density", "cross-entropy", "temperature"
+DEFAULT, PLAIN, PEER = "deepsimplex", "cross-entropy", "temperature"
+WITH_DENSITY = ("deepsimplex, density", "deepsimplex, distances, density")
 ENSEMBLE = "ensemble"
-DEFAULT = "deepsimplex, labels alone"
 
 
 def mean(rows: Sequence[Mapping[str, float]], *names: str) -> float:
@@ -57,22 +57,24 @@ def write(rows_by_method: Rows, output: Path | None) -> None:
                 row[f"{score} by {by}"] = _shown(rows, detections(rows[0], by, score))
         weights = f"{rows[0]['weights']:.0f}" if "weights" in rows[0] else ""
         table.add(method=name, seeds=len(rows), **row, weights=weights)
-    notes = [*_comparisons(rows_by_method)] if {OURS, PLAIN} <= rows_by_method.keys() else []
+    notes: list[str] = []
+    for name in WITH_DENSITY:
+        notes += _comparisons(name, rows_by_method) if {name, PLAIN} <= rows_by_method.keys() else []
     notes += _beside_best_temperature(rows_by_method) if {DEFAULT, PEER} <= rows_by_method.keys() else []
     print("\n".join(["", *notes]))
     table.write(output, notes=notes)
 
 
-def _comparisons(rows_by_method: Rows) -> Iterator[str]:
+def _comparisons(name: str, rows_by_method: Rows) -> Iterator[str]:
     """Yield means and standard errors of differences and ratios, paired by seed; all seeds share one ensemble."""
-    ours, plain = rows_by_method[OURS], rows_by_method[PLAIN]
+    ours, plain = rows_by_method[name], rows_by_method[PLAIN]
     gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in zip(ours, plain, strict=True)]
-    yield f"Accuracy of {OURS!r} minus that of {PLAIN!r}: {with_error(gains, '+.2f')} points."
-    for name, measure in ((PEER, "NLL"), (PEER, "ECE"), (PEER, "corrupted NLL"), (ENSEMBLE, "NLL")):
-        if name in rows_by_method and measure in ours[0]:
-            rows = list(rows_by_method[name]) * (len(ours) if name == ENSEMBLE else 1)
-            ratios = [row[measure] / peer[measure] for row, peer in zip(ours, rows, strict=True)]
-            yield f"{measure} of {OURS!r} over that of {name!r}: {with_error(ratios, '.3f')}."
+    yield f"Accuracy of {name!r} minus that of {PLAIN!r}: {with_error(gains, '+.2f')} points."
+    for peer, measure in ((PEER, "NLL"), (PEER, "ECE"), (PEER, "corrupted NLL"), (ENSEMBLE, "NLL")):
+        if peer in rows_by_method and measure in ours[0]:
+            rows = list(rows_by_method[peer]) * (len(ours) if peer == ENSEMBLE else 1)
+            ratios = [row[measure] / other[measure] for row, other in zip(ours, rows, strict=True)]
+            yield f"{measure} of {name!r} over that of {peer!r}: {with_error(ratios, '.3f')}."
     for score, peer_score in (("density", "probability"), ("density", "density"), ("probability", "probability")):
         if not detections(plain[0], peer_score):
             continue  # not measured
