@@ -349,8 +349,12 @@ def test_readme_numbers_equal_results():
     ratio = float(ours["NLL"].split()[0]) / float(softmax["NLL, best temperature"].split()[0])
     assert f"the NLL is {ratio:.2f} of that of a softmax network with its best temperature." in text
     deep = {row["method"]: float(row["NLL"].split()[0]) for row in results_of("deep_small")}
-    assert f"is {deep['deepsimplex']:.3f}, of a softmax layer on normalized features " in text
+    assert f"is {deep['deepsimplex, distances']:.3f}, of a softmax layer on normalized features " in text
     assert f" {deep['cross-entropy, normalized features']:.3f}." in text
+    forms = {"deep_cifar10": "the NLL is {:.2f} of that of cross-entropy", "deep_cifar10_augmented": "it is {:.2f}."}
+    for name, form in forms.items():
+        rows = {row["method"]: float(row["NLL"].split()[0]) for row in results_of(name)}
+        assert form.format(rows["deepsimplex"] / rows["temperature"]) in text
 
 
 def test_readme_is_short():

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from training.benchmarks.deep.table import DEFAULT, Rows, detections, standard_error
+from training.benchmarks.deep.table import Rows, detections, standard_error
 
 PANELS = {
     "accuracy": "accuracy",
@@ -17,9 +17,9 @@ PANELS = {
 
 
 def draw(rows_by_method: Rows, path: Path) -> None:
-    """Write the figure: a panel for each measure, a row for each method, the default in color."""
+    """Write the figure: a panel for each measure, a row for each method, ours in color."""
     rows_by_method = dict(sorted(rows_by_method.items(), key=lambda item: item[0].startswith("deepsimplex")))
-    figure = Figure(figsize=(10, 0.8 + 0.28 * len(rows_by_method)), layout="constrained")
+    figure = Figure(figsize=(12, 0.8 + 0.28 * len(rows_by_method)), layout="constrained")
     axes = figure.subplots(1, len(PANELS), sharey=True)
     for axis, (measure, title) in zip(axes, PANELS.items(), strict=True):
         for place, (name, rows) in enumerate(rows_by_method.items()):
@@ -27,7 +27,7 @@ def draw(rows_by_method: Rows, path: Path) -> None:
             if not names:
                 continue  # a mean of several networks has no features
             values = np.mean([[row[one] for one in names] for row in rows], axis=1)
-            color = "C0" if name == DEFAULT else "0.45"
+            color = "C0" if name.startswith("deepsimplex") else "0.45"
             axis.errorbar(values.mean(), place, xerr=standard_error(values), fmt="o", color=color, markersize=5)
         axis.set_title(title, fontsize=10)
         axis.tick_params(labelsize=8)
