@@ -611,14 +611,15 @@ def _other_pixels(samples: Samples, scale: float) -> str | None:
     if samples.is_stream or scale not in (1.0, 255.0):
         return None
     leaf = input_of_most_axes(samples)
-    if len(leaf.shape) < 3:
-        return None
     pixels = np.asarray(getattr(leaf, "flat_values", leaf)[:100])
+    if len(leaf.shape) < 3 or not np.issubdtype(pixels.dtype, np.number):
+        return None
     is_float, largest = np.issubdtype(pixels.dtype, np.floating), pixels.max(initial=0)
     if scale == 255.0 and largest > (2 if is_float else 1):  # brightened images have floats somewhat above 1
         return f"x holds pixels up to {largest:g}, and the model was trained with pixels in [0, 1]: divide x by 255"
-    # Short sequences are no images, and a black one tells nothing.
-    if scale == 1.0 and is_float and min(leaf.shape[1:3]) >= _SMALLEST_IMAGE and 0 < largest <= 1:
+    # Short sequences are no images, and a black image tells nothing. Ragged images have sides of None.
+    is_image = all((side or _SMALLEST_IMAGE) >= _SMALLEST_IMAGE for side in leaf.shape[1:3])
+    if scale == 1.0 and is_float and is_image and 0 < largest <= 1:
         return "x lies in [0, 1], and the training images did not: if they had pixels 0..255, multiply x by 255"
     return None
 

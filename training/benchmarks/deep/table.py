@@ -86,15 +86,20 @@ def _comparisons(name: str, rows_by_method: Rows) -> Iterator[str]:
 
 
 def _beside_best_temperature(rows_by_method: Rows) -> Iterator[str]:
-    """Yield differences and ratios of the default to the single network with a temperature whose NLL is lowest."""
-    peers = [name for name in rows_by_method if name.startswith(PEER)]
-    best = min(peers, key=lambda name: mean(rows_by_method[name], "NLL"))
-    pairs = [*zip(rows_by_method[DEFAULT], rows_by_method[best], strict=True)]
-    gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in pairs]
+    """Yield differences and ratios of the default to the single network with a temperature whose NLL is lowest.
+
+    Networks that are not trained from all its seeds yet are left out.
+    """
+    ours = rows_by_method[DEFAULT]
+    peers = {name: rows for name, rows in rows_by_method.items() if name.startswith(PEER) and len(rows) == len(ours)}
+    if not peers:
+        return
+    best = min(peers, key=lambda name: mean(peers[name], "NLL"))
+    gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in zip(ours, peers[best], strict=True)]
     yield f"Accuracy of {DEFAULT!r} minus that of {best!r}: {with_error(gains, '+.2f')} points."
     for measure in ("NLL", "ECE", "cross-entropy to people", "corrupted NLL"):
-        if measure in pairs[0][0]:
-            ratios = [row[measure] / peer[measure] for row, peer in pairs]
+        if measure in ours[0]:
+            ratios = [row[measure] / peer[measure] for row, peer in zip(ours, peers[best], strict=True)]
             yield f"{measure} of {DEFAULT!r} over that of {best!r}: {with_error(ratios, '.3f')}."
 
 
