@@ -191,6 +191,17 @@ def test_invalid_inducing_raises(inducing):
         ds.SimplexGaussianProcess(inducing=inducing).fit(X, y)
 
 
+def test_saved_classifier_predicts_the_same(classifier, tmp_path):
+    classifier.save(tmp_path / "classifier.npz")
+    loaded = ds.load(tmp_path / "classifier.npz")
+    np.testing.assert_array_equal(loaded.predict_proba(X_TEST), classifier.predict_proba(X_TEST))
+
+
+def test_board_reads_latents_out_as_the_classifier(tmp_path):
+    ds.SimplexGaussianProcess().fit(X, y, callback=ds.monitoring.CalibrationBoard(tmp_path, (X_TEST[:20], y_TEST[:20])))
+    assert list(tmp_path.rglob("events*"))
+
+
 def test_streams_and_memory_maps_give_the_classifier_of_arrays(classifier, tmp_path):
     p = classifier.predict_proba(X_TEST)
     np.save(tmp_path / "rows.npy", X)

@@ -708,6 +708,9 @@ def test_images_between_0_and_1_warn_where_training_images_have_pixels(digits):
     model.fit(255 * x, y, verbose=0)
     with pytest.warns(UserWarning, match=r"^x lies in \[0, 1\], .* multiply x by 255$"):
         model.predict_proba(x_test[:5])
+    for call in (model.evaluate, model.partial_fit):
+        with pytest.warns(UserWarning, match=r"multiply x by 255$"):
+            call(x[:5], y[:5])
     model.predict_proba(255 * x_test[:5])
     model.predict_proba(np.zeros((1, 8, 8), np.float32))
 

@@ -354,9 +354,14 @@ class SimplexNetwork(keras.Model):
         samples = self._samples(x, arrays=arrays, precision=precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
-        elif hint := _other_pixels(samples, float(self.class_probabilities.pixel_scale.value.numpy())):
-            warn_caller(hint)
+        self._warn_of_other_pixels(samples)
         return samples.checked(self._check_inputs)
+
+    def _warn_of_other_pixels(self, samples: Samples) -> None:
+        """Warn of arrays of images whose pixels are not those of the first training images."""
+        scale = float(self.class_probabilities.pixel_scale.value.numpy()) if self.built else 0.0
+        if hint := _other_pixels(samples, scale):
+            warn_caller(hint)
 
     def _checked_for_head(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict; raise ValueError for a head in closed form that is not solved."""
@@ -615,7 +620,7 @@ def _other_pixels(samples: Samples, scale: float) -> str | None:
     if len(leaf.shape) < 3 or not np.issubdtype(pixels.dtype, np.number):
         return None
     is_float, largest = np.issubdtype(pixels.dtype, np.floating), pixels.max(initial=0)
-    if scale == 255.0 and largest > (2 if is_float else 1):  # brightened images have floats somewhat above 1
+    if scale == 255.0 and largest > (16 if is_float else 1):  # brightened or noisy images have floats above 1
         return f"x holds pixels up to {largest:g}, and the model was trained with pixels in [0, 1]: divide x by 255"
     # Short sequences are no images, and a black image tells nothing. Ragged images have sides of None.
     is_image = all((side or _SMALLEST_IMAGE) >= _SMALLEST_IMAGE for side in leaf.shape[1:3])

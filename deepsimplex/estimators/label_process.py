@@ -192,7 +192,7 @@ class LabelPosterior(tf.Module):
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "LabelPosterior":
         """Restore the posterior from the arrays of ``state``."""
-        (inducing, n), (d, _) = state["head_moments"].shape, state["head_points"].shape
+        (inducing, n), (_, d) = state["head_moments"].shape, state["head_points"].shape
         steps = SmoothSteps(*(state[name] for name in SmoothSteps._fields)) if "center" in state else None
         posterior = cls.unsolved(n, inducing, steps)
         head, readout = posterior.head, posterior.readout

@@ -112,7 +112,8 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
 def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
     rate: Any = config.training.learning_rate
     if rate is None:
-        rate = float(keras.optimizers.get(config.training.optimizer).learning_rate)
+        default = keras.optimizers.get(config.training.optimizer).learning_rate
+        rate = float(keras.ops.convert_to_numpy(default))  # mirrored, in the scope of a strategy
     if config.training.schedule == "cosine":
         rate = keras.optimizers.schedules.CosineDecay(rate, steps_per_epoch * config.training.epochs)
     return keras.optimizers.get({"class_name": config.training.optimizer, "config": {"learning_rate": rate}})

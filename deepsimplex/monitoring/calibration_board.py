@@ -19,7 +19,6 @@ from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOu
 from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.summaries import band_picture, latents, pictures, summary_values
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
-from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples.reservoir import take
 
 FOLDER = "calibration"
@@ -228,7 +227,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         if not with_latents or not isinstance(classifier, LatentClassifier):
             return outputs
         scores, latent = classifier.scores_, classifier.predict_latent(x).numpy().as_dict()
-        return replace(outputs, latent=latent, scores=scores, readout=readout_layer(classifier.readout_, scores))
+        return replace(outputs, latent=latent, scores=scores, readout=classifier._readout)
 
     # Both
 
