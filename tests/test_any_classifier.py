@@ -134,6 +134,17 @@ def test_every_classifier_reports_its_probabilities_and_sets(fit, iris):
     assert report.by_class.classes == tuple(NAMES)
 
 
+def test_network_without_class_names_takes_numbers_and_with_names_those(iris):
+    (X, y), (X_test, _) = iris
+    y = np.unique(y, return_inverse=True)[1]
+    for names, labels in ((None, y), (list(NAMES), NAMES[y])):
+        model = ds.SimplexClassifier(keras.layers.Flatten(), num_classes=3, class_names=names)
+        model(X[:1])
+        after = ds.AfterTraining(model).conformalize(X, labels)
+        assert after.classes_.tolist() == (names or [0, 1, 2])
+        assert set(after.predict(X_test)) <= set(after.classes_)
+
+
 def test_network_reports_arrays_and_batches(iris):
     (X, y), (X_test, y_test) = iris
     model = ds.SimplexClassifier(keras.layers.Flatten(), num_classes=3)

@@ -168,6 +168,8 @@ class AfterTraining(CalibratedClassifier):
         """Return the classes that the classifier tells, None if it tells none."""
         classifier = self.classifier
         known = getattr(classifier, "class_names", None) if isinstance(classifier, keras.Model) else None
+        if known is not None and list(known) == [f"{number}" for number in range(len(known))]:
+            known = range(len(known))  # what a classifier calls its classes without names: its labels are numbers
         known = getattr(classifier, "classes_", known)
         if known is None and isinstance(classifier, keras.Model):
             shape = getattr(classifier, "output_shape", None)
