@@ -380,7 +380,6 @@ class SimplexClassifier(CalibratedNetwork):
         evaluates its class metrics, leaves the loss out and warns, until ``model.target.fit(x_train, y_train)``.
         """
         samples = self._samples(x, y, sample_weight, labeled=True)
-        self._warn_of_other_pixels(samples)
         samples, size, kwargs["steps"] = self._to_evaluate(samples, batch_size, kwargs.get("steps"))
         self._build_metrics(samples)
         results = super().evaluate(samples.for_keras(size), verbose=verbose, **kwargs)
@@ -693,7 +692,6 @@ class SimplexClassifier(CalibratedNetwork):
             )
         samples = self._samples(x, y, sample_weight, labeled=True)
         self._check_inputs(samples.spec[0])
-        self._warn_of_other_pixels(samples)
         features, labels, weights = self._given(samples)
         (solved_head, solved_backbone), (head, backbone) = self._solved_with, self._digests()
         if head == solved_head and backbone != solved_backbone:
@@ -780,8 +778,6 @@ class SimplexClassifier(CalibratedNetwork):
                     "pass the layer before, keras.Model(backbone.inputs, backbone.layers[-2].output), or use "
                     'include_top=False, pooling="avg" of keras.applications'
                 )
-        else:
-            self._warn_of_other_pixels(samples)
         return is_first
 
     def _build_network(self, spec: Any) -> None:

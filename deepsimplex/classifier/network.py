@@ -326,7 +326,7 @@ class SimplexNetwork(keras.Model):
     def _samples(
         self, x: Any, y: Any = None, sample_weight: Any = None, feature_names: Any = None, **options: Any
     ) -> Samples:
-        """Check samples, as ``Samples.of``, the names of a frame's columns, and labels that are names of classes."""
+        """Check samples, as ``Samples.of``, a frame's columns, labels that are names, and the scale of pixels."""
         check_columns(x, feature_names or self.feature_names)
         samples = Samples.of(x, y, sample_weight, **{"precision": self._precision, **options})
         labels = samples.columns[1] if len(samples.columns) > 1 else None
@@ -336,6 +336,8 @@ class SimplexNetwork(keras.Model):
                 f"y must hold class numbers 0..{self.num_classes - 1}; found {values[0]!r} in row 0. Names become "
                 "numbers with [model.class_names.index(name) for name in y]"
             )
+        if self.built and (hint := _other_pixels(samples, float(self.class_probabilities.pixel_scale.value.numpy()))):
+            warn_caller(hint)
         return samples
 
     def _labeled_samples(self, data: Any, feature_names: Any) -> Samples:
@@ -354,14 +356,7 @@ class SimplexNetwork(keras.Model):
         samples = self._samples(x, arrays=arrays, precision=precision)
         if not self.built:
             self._observe_dtypes(samples.spec[0])
-        self._warn_of_other_pixels(samples)
         return samples.checked(self._check_inputs)
-
-    def _warn_of_other_pixels(self, samples: Samples) -> None:
-        """Warn of arrays of images whose pixels are not those of the first training images."""
-        scale = float(self.class_probabilities.pixel_scale.value.numpy()) if self.built else 0.0
-        if hint := _other_pixels(samples, scale):
-            warn_caller(hint)
 
     def _checked_for_head(self, x: Any, arrays: bool = False) -> Samples:
         """Check samples to predict; raise ValueError for a head in closed form that is not solved."""
