@@ -1,5 +1,7 @@
 """The head that is solved in closed form, and the readout fitted to its left-out latents."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -132,6 +134,21 @@ def test_default_number_of_inducing_rows(num_classes, inducing):
     assert ds.heads.ClosedFormHead(num_classes).inducing == inducing
     assert ds.heads.ClosedFormHead(num_classes).get_config()["inducing"] == inducing
     assert ds.heads.ClosedFormHead(num_classes, 30).inducing == 30
+
+
+def test_model_that_was_never_called_is_saved(digits, solved, tmp_path):
+    backbone = keras.Sequential([keras.layers.Rescaling(1.0)])
+    model = ds.SimplexClassifier(backbone, num_classes=10, head="closed_form")
+    model.compile()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras: it has not been built
+        model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert not loaded.head.built
+
+    filled = {**{str(key): np.asarray(weight) for key, weight in enumerate(solved[0].weights)}, "signatures": []}
+    with pytest.raises(ValueError, match="never built"):
+        loaded.head.load_own_variables(filled)
 
 
 def test_files_hold_inducing_rows_alone(digits, tmp_path):
