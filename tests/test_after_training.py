@@ -12,8 +12,9 @@ class Softmax:
 
     _variance_share = None
 
-    def __init__(self, has_latents=False):
-        self._has_latents, self.after_training = has_latents, FittedComponents(self)
+    def __init__(self, density_changes_probabilities=False):
+        self._density_changes_probabilities = density_changes_probabilities
+        self.after_training = FittedComponents(self)
 
     def _labeled_arrays(self, x, y, sample_weight):
         return x, np.asarray(y), sample_weight
@@ -50,9 +51,9 @@ def draw(samples=600):
     return x, np.array([rng.choice(3, p=row) for row in p])
 
 
-def fitted(has_latents=False) -> FittedComponents:
+def fitted(density_changes_probabilities=False) -> FittedComponents:
     x, y = draw()
-    after = Softmax(has_latents).after_training
+    after = Softmax(density_changes_probabilities).after_training
     return (
         after.fit_density(x, y)
         .calibrate(x[::2], y[::2], "temperature")
@@ -102,7 +103,7 @@ def methods_of(warned) -> list[str]:
 
 def test_changes_remove_dependent_components_with_a_warning():
     x, y = draw()
-    after = fitted(has_latents=True)
+    after = fitted(density_changes_probabilities=True)
     with pytest.warns(UserWarning, match="calibrate changes the probabilities, and removes") as warned:
         after.calibrate(x, y)
     assert methods_of(warned) == ["set_priors", "conformalize", "set_decision"]
@@ -118,7 +119,7 @@ def test_changes_remove_dependent_components_with_a_warning():
         after.fit_density(None)
     assert methods_of(warned) == ["calibrate", "set_priors"]
     assert set(after.components().values()) == {None}
-    after = fitted(has_latents=True)
+    after = fitted(density_changes_probabilities=True)
     with pytest.warns(UserWarning, match="training changes") as warned:
         assert after.remove("training")
     assert methods_of(warned) == ["fit_density", "calibrate", "set_priors", "conformalize", "set_decision"]

@@ -239,6 +239,23 @@ def test_density_widens_latents_of_unfamiliar_samples(covariance, four, tmp_path
     np.testing.assert_allclose(model.fit_density(None).predict_proba(both), before[1], atol=1e-6)
 
 
+def test_density_keeps_probabilities_that_do_not_depend_on_the_scale():
+    X, y = load_wine(return_X_y=True)
+    process = ds.SimplexGaussianProcess().fit(X[::2], y[::2])
+    network = ds.SimplexClassifier(keras.Sequential([keras.Input((13,))]), num_classes=3)
+    network.compile()
+    network.fit(X[::2], y[::2], verbose=0)
+    for classifier in (process, network):
+        classifier.calibrate(X[1::2], y[1::2]).conformalize(X[1::2], y[1::2])
+        p, latent, sets = (
+            predict(3 * X) for predict in (classifier.predict_proba, classifier.predict_latent, classifier.predict_set)
+        )
+        classifier.fit_density(X[::2], y[::2])  # without a warning
+        np.testing.assert_array_equal(classifier.predict_proba(3 * X), p)
+        np.testing.assert_array_equal(classifier.predict_set(3 * X), sets)
+        assert classifier.predict_latent(3 * X).scale.mean() > 1.5 * latent.scale.mean()
+
+
 CLASSIFIERS = {
     "process": ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=3),
     "lvq": ds.GLVQ(max_iter=5),

@@ -79,10 +79,12 @@ class TrainedClassifier(Protocol):
     Names begin with an underscore because users of the classifiers do not call them.
     """
 
-    # Whether class probabilities are read out of latent Gaussians, which a density widens.
-    _has_latents: ClassVar[bool]
     # Argument of ``FeatureDensity.fit``.
     _variance_share: ClassVar[float | None]
+
+    @property
+    def _density_changes_probabilities(self) -> bool:
+        """Whether class probabilities depend on the scale of latent Gaussians, which a density widens."""
 
     def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         """Return samples, their class numbers [N] and their weights."""
@@ -159,8 +161,8 @@ class FittedComponents:
         return self.set_density(density)
 
     def set_density(self, density: FeatureDensity | None) -> Self:
-        """Set a fitted density. If it widens latents, calibration and sets are removed."""
-        if self.classifier._has_latents:
+        """Set a fitted density. If it changes class probabilities, calibration and sets are removed."""
+        if self.classifier._density_changes_probabilities:
             self.remove("fit_density", *[name for name in COMPONENTS if name != "density"])
         self.density = density
         return self

@@ -49,8 +49,11 @@ class CalibratedNetwork(SimplexNetwork):
     """
 
     unknown: UnknownScore | None = None
-    _has_latents: ClassVar[bool] = True
     _variance_share: ClassVar[float | None] = VARIANCE_SHARE
+
+    @property
+    def _density_changes_probabilities(self) -> bool:
+        return self.readout.uses_scale
 
     def calibrate(
         self,
@@ -399,8 +402,9 @@ class CalibratedNetwork(SimplexNetwork):
     ) -> Self:
         """Fit a density of the backbone's features to the training samples, for ``familiarity``.
 
-        From then on the latent Gaussians are wider where samples are unfamiliar (``FeatureDensity.variance_factor``):
-        class probabilities are less confident there, and their intervals wider. Fit calibrations and sets afterwards.
+        From then on the latent Gaussians are wider where samples are unfamiliar (``FeatureDensity.variance_factor``).
+        Class probabilities are less confident there, so that calibrations and sets are fitted afterwards; those of a
+        head in closed form do not depend on the scale of the latents, and stay.
 
         Parameters
         ----------
@@ -421,8 +425,8 @@ class CalibratedNetwork(SimplexNetwork):
         -------
         SimplexClassifier
             Itself, with ``familiarity``; ``model.density`` holds the density. Files keep it, and exports have an output
-            "familiarity". Training removes it, with a warning. A calibration and sets are removed by ``fit_density``,
-            with a warning.
+            "familiarity". Training removes it, with a warning. Where class probabilities change, a calibration and sets
+            are removed, with a warning.
 
         Examples
         --------

@@ -112,10 +112,13 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
     # Dtypes of its input.
     _input_dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
-    _has_latents: ClassVar[bool] = False
     _variance_share: ClassVar[float | None] = None
     # An attribute that only a fitted classifier has.
     _fitted_attribute: ClassVar[str]
+
+    @property
+    def _density_changes_probabilities(self) -> bool:
+        return False
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the classifier is fitted."""
@@ -461,8 +464,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Fit a density of the features to the training samples, for ``familiarity``.
 
-        From then on latents, of classifiers that have them, are wider where samples are unfamiliar: probabilities are
-        less confident there, and intervals wider; calibration and sets are removed then, with a warning.
+        From then on latents, of classifiers that have them, are wider where samples are unfamiliar. Where class
+        probabilities depend on their scale, which those of left-out readouts do not, they are less confident there, and
+        calibration and sets are removed, with a warning.
 
         Parameters
         ----------

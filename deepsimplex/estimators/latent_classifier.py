@@ -43,7 +43,10 @@ class LatentClassifier(CalibratedClassifier):
     scale_features: bool
     regressor_: Any
     _fitted_attribute = "regressor_"
-    _has_latents = True
+
+    @property
+    def _density_changes_probabilities(self) -> bool:
+        return self._readout.uses_scale
 
     @abstractmethod
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:

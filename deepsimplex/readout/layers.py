@@ -75,6 +75,8 @@ class Readout(keras.layers.Layer):
         Whether ``intervals`` are credible intervals: class probabilities vary with the latent point.
     scale_invariant : bool
         Whether multiplying mean and scale of the latents by one factor leaves the probabilities as they are.
+    uses_scale : bool
+        Whether probabilities depend on the scale of the latents, not on their mean alone.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Readout(keras.layers.Layer):
     """
 
     scale_invariant: bool = False
+    uses_scale: bool = True
 
     def __init__(
         self, scores: ArrayLike | None = None, num_points: int | None = None, seed: int = 0, **kwargs: Any

@@ -43,6 +43,8 @@ class LeftOutSoftmax(Readout):
     array([[0.69, 0.15, 0.15]], dtype=float32)
     """
 
+    uses_scale = False
+
     def build(self, input_shape: dict[str, Any]) -> None:
         """Create the weights."""
         n = Scores(self.scores, input_shape["loc"][-1]).num_classes

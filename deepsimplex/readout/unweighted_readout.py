@@ -34,7 +34,7 @@ class UnweightedReadout(Readout):
     def __init__(self, readout: Readout, num_classes: int) -> None:
         super().__init__(readout.scores, readout.num_points, readout.seed, dtype="float32", name="unweighted_readout")
         self._readout = lambda: readout  # a layer of the network already
-        self.scale_invariant = readout.scale_invariant
+        self.scale_invariant, self.uses_scale = readout.scale_invariant, readout.uses_scale
         self.num_classes = num_classes
 
     def build(self, input_shape: dict[str, Any]) -> None:
