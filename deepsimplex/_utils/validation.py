@@ -186,9 +186,9 @@ def check_array(
     return array
 
 
-def check_in_class_order(values: Any, name: str) -> None:
+def check_in_class_order(values: Any, name: str, axes: Sequence[str] = ("index", "columns")) -> None:
     """Raise ValueError for a frame or series whose rows or columns are named, which arrays are not."""
-    for axis in ("index", "columns"):
+    for axis in axes:
         labels: Any = getattr(values, axis, None)
         if hasattr(labels, "__iter__") and [*labels] != [*range(len(labels))]:
             raise ValueError(
@@ -423,13 +423,16 @@ def check_labels_and_probabilities(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
     """Return labels as class numbers [N], and class probabilities [N, n], float32 (where they were) or float64.
 
-    ``classes``, if given, names the columns of ``p``, and ``y`` then holds names.
+    ``classes``, if given, names the columns of ``p``, and ``y`` then holds names. Columns of a frame that have other
+    names raise ValueError.
 
     Examples
     --------
     >>> check_labels_and_probabilities([[1], [0]], [[0.25, 0.75], [0.5, 0.5]])[0]
     array([1, 0])
     """
+    if classes is None or [*getattr(p, "columns", classes)] != [*classes]:
+        check_in_class_order(p, "p", ["columns"])
     probabilities = check_probabilities(p)
     return check_labels_beside(y, "p", probabilities.shape, classes), probabilities
 

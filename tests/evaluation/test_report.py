@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from deepsimplex import evaluation
@@ -153,6 +154,17 @@ def test_named_labels_with_absent_class():
         evaluation.report(["b", "c", "c"], p, classes=["b", "c"])
     with pytest.raises(TypeError, match=r"y must hold class numbers 0\.\.2.*classes=model"):
         evaluation.report(["b", "c", "c"], p)
+
+
+def test_frames_have_the_columns_of_the_classes():
+    names = np.array(["ant", "bee", "cat"])
+    frame = pd.DataFrame(PROBABILITIES, index=range(50, 100), columns=names)
+    expected = evaluation.report(LABELS, PROBABILITIES)
+    assert evaluation.report(names[LABELS], frame, classes=names).as_dict() == expected.as_dict()
+    assert evaluation.report(LABELS, pd.DataFrame(PROBABILITIES)).as_dict() == expected.as_dict()
+    for columns, classes in ((["bee", "ant", "cat"], names), (["ant", "bee", "cat"], None)):
+        with pytest.raises(ValueError, match="p must be an array in the order of the classes; found a DataFrame"):
+            evaluation.report(LABELS if classes is None else names[LABELS], frame[columns], classes=classes)
 
 
 def test_zeros_have_no_sign():
