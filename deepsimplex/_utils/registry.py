@@ -9,10 +9,11 @@ from typing import Any, TypeVar, cast
 from wrapt import register_post_import_hook
 
 from deepsimplex._utils.array_operations import keras
-from deepsimplex._utils.messages import did_you_mean, guided
+from deepsimplex._utils.messages import did_you_mean, guided, listed
 from deepsimplex._utils.parameters import check_arguments, constructor_parameters
 
 Member = TypeVar("Member")
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Registry(dict[str, type[Member]]):
@@ -98,7 +99,15 @@ class Registry(dict[str, type[Member]]):
     def _make(self, kind: type[Member], arguments: dict[str, Any], defaults: dict[str, Any]) -> Member:
         known = constructor_parameters(kind)
         check_arguments(arguments, known, kind.__name__)
-        return kind(**{key: value for key, value in defaults.items() if key in known} | arguments)
+        given = {key: value for key, value in defaults.items() if key in known} | arguments
+        required = [key for key, each in known.items() if each.default is each.empty and each.kind not in _VARIADIC]
+        if missing := [key for key in required if key not in given]:
+            found = listed(given) or "its name alone"
+            raise TypeError(
+                f"{self.kind} {kind.__name__} needs {listed(missing)}; found {found}. Give "
+                f"{kind.__name__}({missing[0]}=...), or a dict of 'name' and its arguments"
+            )
+        return kind(**given)
 
 
 def registered(kind: type[Member]) -> type[Member]:
