@@ -163,10 +163,12 @@ def test_maps_of_tables_have_the_shape_of_the_samples():
     model = ds.SimplexClassifier(keras.Sequential([keras.Input((3,))]), num_classes=2)
     model.compile(run_eagerly=True)
     model.fit(x, y, verbose=0)
-    maps = model.saliency(x[:4], labels=1, steps=2)
+    options = {"labels": 1, "steps": 2, "baseline": [0.5, -0.2, 0.1]}
+    maps = model.saliency(x[:4], **options)
     assert maps.shape == (4, 3)
+    assert np.all(maps != 0)
     model.calibrate(x + 0.1, y, "venn_abers")  # steps, which are left out
-    np.testing.assert_array_equal(model.saliency(x[:4], labels=1, steps=2), maps)
+    np.testing.assert_array_equal(model.saliency(x[:4], **options), maps)
     with pytest.raises(ValueError, match=r"needs images \[N, H, W\]"):
         model.saliency(x, method="grad_cam")
 
@@ -180,8 +182,22 @@ def test_input_of_integers_has_the_gradients_of_floats(images):
         model = ds.SimplexClassifier(keras.Sequential([inputs, *layers], trainable=False), num_classes=10)
         model.compile(run_eagerly=True)
         model.fit(pixels, y, verbose=0)
-        maps.append(model.saliency(pixels[:2], labels=1, steps=2))
+        maps.append(model.saliency(pixels[:2], labels=1, steps=2, baseline=pixels.mean(axis=0)))
+    assert np.abs(maps[1]).max() > 0.01
     np.testing.assert_allclose(maps[0], maps[1], rtol=1e-3, atol=1e-5)
+
+
+def test_parts_that_miss_a_jump_at_the_baseline_are_warned_of():
+    (x, y), _ = ds.datasets.load("digits")
+    layers = [keras.Input((8, 8)), keras.layers.Flatten(), keras.layers.Dense(32, "relu", use_bias=False)]
+    model = ds.SimplexClassifier(keras.Sequential(layers, trainable=False), num_classes=10)
+    model.compile()
+    model.fit(x[:300], y[:300], verbose=0)
+    assert model.head.kernel_numbers[7] == 1.0  # features of length one
+    with pytest.warns(UserWarning, match="maps sum to .* while values differ by .* Pass another baseline"):
+        model.saliency(x[:5])
+    maps = model.saliency(x[:5], baseline=x.mean(axis=0))
+    assert np.median(np.abs(maps.sum(axis=(1, 2)))) > 1
 
 
 def test_grad_cam_without_convolution_raises(images):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.messages import guided
+from deepsimplex._utils.messages import guided, warn_caller
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.calibration.after_training import FittedComponents, TrainedClassifier
 from deepsimplex.classifier.given_features import inner_layers
@@ -21,6 +21,8 @@ SaliencyMethod = Literal["integrated_gradients", "gradients", "grad_cam"]
 Explained = Literal["probability", "familiarity"]
 # Added to probabilities whose logarithm is differentiated.
 _LEAST = 1e-30
+# Samples of a class whose parts are compared with the difference of values.
+_CHECKED = 64
 
 
 def saliency_maps(
@@ -78,6 +80,8 @@ def saliency_maps(
     if method == "grad_cam":
         return _grad_cam(network, features, value, samples, numbers, layer, batch_size)
     maps = np.empty_like(samples)
+    sums: list[NDArray[Any]] = []
+    differences: list[NDArray[Any]] = []
     for number in [None] if numbers is None else np.unique(numbers).tolist():
         rows = slice(None) if number is None else numbers == number
         function = partial(value, numbers=number)
@@ -87,7 +91,28 @@ def saliency_maps(
             maps[rows] = integrated_gradients(
                 function, samples[rows], baseline=baseline, steps=steps, batch_size=batch_size
             )
+            parts = maps[rows][:_CHECKED]
+            sums.append(parts.reshape(len(parts), -1).sum(axis=1))
+            differences.append(_differences(function, samples[rows][:_CHECKED], baseline))
+    if sums:
+        _check_sums(np.concatenate(sums), np.concatenate(differences))
     return maps.sum(axis=-1) if maps.ndim == 4 else maps
+
+
+def _differences(function: Callable[[Any], Any], samples: NDArray[Any], baseline: ArrayLike) -> NDArray[Any]:
+    """Return the differences [N] of values of samples from those of the baseline."""
+    start = np.broadcast_to(np.asarray(baseline, samples.dtype), samples.shape)
+    return np.asarray(function(tf.constant(samples)) - function(tf.constant(start)))
+
+
+def _check_sums(sums: NDArray[Any], differences: NDArray[Any]) -> None:
+    """Warn of integrated gradients that sum to almost nothing of the differences, as where values jump."""
+    if np.median(np.abs(sums)) < 0.1 * np.median(np.abs(differences)):
+        warn_caller(
+            f"maps sum to {np.median(sums):.2g}, while values differ by {np.median(differences):.2g} from that of the "
+            "baseline (medians): values jump there, as those of features that are scaled to length one do at zero. "
+            "Pass another baseline, such as the mean of the samples"
+        )
 
 
 def _of_floats(network: keras.Model | None) -> Callable[[Any], Any]:
