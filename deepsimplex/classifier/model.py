@@ -21,6 +21,7 @@ from deepsimplex._utils.validation import check_groups, check_number, check_samp
 from deepsimplex.calibration.after_training import RECOGNIZED_ROWS, warn_of_training_samples
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
+from deepsimplex.classifier.feature_moments import FeatureMoments, KeptRows, drawn_batches
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
     gives_probabilities,
@@ -151,6 +152,7 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
+    _kept_rows: Any = None  # of the stream that the head was adapted to
     _reports_left_out = False
     _warned_of_random_layers = False
 
@@ -355,11 +357,12 @@ class SimplexClassifier(CalibratedNetwork):
         self._begin_training(None if self.head.is_closed_form else labels)
         seeded = SeededEpochs(self.seed)
         ours = [seeded] if divide is None else [seeded, StateOfChief(workers)]
+        moments = self._feature_moments(samples)
         return super().fit(
             samples.for_keras(batch_size, seeded.order if shuffle else None, divide, steps_per_epoch),
             epochs=epochs,
             verbose=verbose,
-            callbacks=_with_callbacks(callbacks, ours),
+            callbacks=_with_callbacks(callbacks, ours, first=moments),
             shuffle=False,  # the order is drawn from the seed
             **kwargs,
         )
@@ -809,7 +812,8 @@ class SimplexClassifier(CalibratedNetwork):
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not self.head.adapted:
             if samples.is_stream:
-                batches = samples.read_ahead(steps_per_epoch, "steps_per_epoch")
+                self._hide("_kept_rows", KeptRows(self.seed))
+                batches = self._kept_rows.keep(samples.read_ahead(steps_per_epoch, "steps_per_epoch"))
                 x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
                 x, y, *_ = samples.columns
@@ -818,6 +822,12 @@ class SimplexClassifier(CalibratedNetwork):
             self.head.adapt(x, labels, backbone, seed=self.seed)
         elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
+
+    def _feature_moments(self, samples: Samples) -> FeatureMoments | None:
+        """Return the callback for a head that normalizes features; None if no rows of a stream were kept."""
+        samples, backbone = self._features_of(samples)
+        rows = self._kept_rows if samples.is_stream else drawn_batches(samples, self.seed)
+        return FeatureMoments(rows, backbone) if self.head.has_feature_moments and rows is not None else None
 
     def _begin_training(self, labels: TrainingLabels | None) -> None:
         """Remove what was fitted to weights that change now, and keep the weights of the labels' classes.
@@ -1247,12 +1257,15 @@ class SeededEpochs(keras.callbacks.Callback):
         return order
 
 
-def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:
-    """Append callbacks to the ``callbacks`` argument of ``fit``."""
+def _with_callbacks(
+    callbacks: Any, ours: list[keras.callbacks.Callback], first: keras.callbacks.Callback | None = None
+) -> Any:
+    """Add callbacks to the ``callbacks`` argument of ``fit``: ``first``, which sets what others save, before them.
+
+    ``ours`` are last: BackupAndRestore, a user's learning-rate schedule and the like act before an epoch is drawn.
+    """
     if isinstance(callbacks, keras.callbacks.CallbackList):
-        for callback in ours:
-            callbacks.append(callback)
-        return callbacks
+        callbacks = callbacks.callbacks
     others = [] if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else [callbacks]
-    # Last: BackupAndRestore, a user's learning-rate schedule and the like act before an epoch is drawn.
-    return [*others, *ours]
+    before = [] if first is None else [first]
+    return [*before, *others, *ours]

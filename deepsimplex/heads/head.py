@@ -98,6 +98,14 @@ class Head(keras.layers.Layer):
                 f"{self.latent_dim}"
             )
 
+    @property
+    def has_feature_moments(self) -> bool:
+        """Whether ``set_feature_moments`` does anything. Default False."""
+        return False
+
+    def set_feature_moments(self, features: NDArray[Any]) -> None:
+        """Receive features [N, d] of training samples, in inference mode, as an epoch ends. Default: not used."""
+
     def set_num_samples(self, num_samples: int) -> None:
         """Receive the number of training samples, in every fit of a head that is adapted. Default: not used."""
 

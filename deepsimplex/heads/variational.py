@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
+from numpy.typing import NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import batch_normalization, precise_dtype, solve_lower
@@ -100,7 +101,8 @@ class VariationalGaussianProcess(Head):
     other means or scales, training takes longer, or the kernel and its gradient vanish at all samples.
 
     Inducing points and lengthscales are in units of the normalized features. The moving averages have a momentum of
-    0.9, so that inference keeps up with short trainings. Replicas of a ``tf.distribute`` strategy share their batch
+    0.9. They lag behind features that move: ``SimplexClassifier.fit`` replaces them as every epoch ends by the moments
+    of training samples (``set_feature_moments``). Replicas of a ``tf.distribute`` strategy share their batch
     statistics. The learned scale and shift, which the lengthscale and the linear mean could express as well, train
     faster than these do.
 
@@ -243,8 +245,7 @@ class VariationalGaussianProcess(Head):
         (rows,), _, count = draw_features(x, None, backbone, max(ROWS, 10 * self.inducing), rng)
         self._build_for(rows)
         if self.normalization is not None:
-            self.normalization.moving_mean.assign(rows.mean(axis=0))
-            self.normalization.moving_variance.assign(rows.var(axis=0))
+            self.set_feature_moments(rows)
             rows = np.asarray(self.normalization(rows), np.float64)
         points = np.unique(rows, axis=0)
         if len(points) > self.inducing:
@@ -255,6 +256,25 @@ class VariationalGaussianProcess(Head):
         self.set_num_samples(count)
         self.adapted = True
         return self
+
+    @property
+    def has_feature_moments(self) -> bool:
+        """Whether features are normalized by moments that training changes."""
+        return self.normalize_features and self.trainable
+
+    def set_feature_moments(self, features: NDArray[Any]) -> None:
+        """Normalize features, in predictions, by the moments of these features [N, d] of training samples.
+
+        Examples
+        --------
+        >>> layer = VariationalGaussianProcess(3, inducing=2).adapt(np.eye(5))
+        >>> layer.set_feature_moments(np.eye(5) + 1.0)
+        >>> layer.normalization.moving_mean.numpy().round(1)
+        array([1.2, 1.2, 1.2, 1.2, 1.2], dtype=float32)
+        """
+        if self.normalization is not None:
+            self.normalization.moving_mean.assign(features.mean(axis=0))
+            self.normalization.moving_variance.assign(features.var(axis=0))
 
     def set_num_samples(self, num_samples: int) -> None:
         """Divide the divergence by this number of training samples, at most ``effective_samples``.
