@@ -192,5 +192,7 @@ def test_abstentions_beside_numbers_are_minus_one(classes):
     assert undecided.tolist() == [classes[1], -1, classes[0]]
     with pytest.raises(ValueError, match=r"abstention must be a value besides classes_, -1, 1; found -1"):
         ds.AfterTraining(classes=[-1, 1]).set_decision(rule).decide(p)
+    never = ds.AfterTraining(classes=[-1, 1]).set_decision(ExpectedCost(1 - np.eye(2)))
+    assert never.decide(p[[0, -1]]).tolist() == [1, -1]
     with pytest.raises(ValueError, match=r"abstention must be a value besides classes_.*found \[0, 1\]"):
         ds.AfterTraining(classes=classes).set_decision(rule).decide(p, abstention=[0, 1])

@@ -388,7 +388,7 @@ class SimplexNetwork(keras.Model):
         if (
             isinstance(named, dict)
             and len(named) > 1
-            and (hasattr(x, "shape") or (isinstance(x, dict) and named.keys() - x))
+            and (hasattr(x, "shape") or (isinstance(x, dict) and named.keys() != x.keys()))
         ):
             value = sorted(x) if isinstance(x, dict) else "one array"
             raise ValueError(f"x must be a dict of the inputs {', '.join(named)}; found {value}")

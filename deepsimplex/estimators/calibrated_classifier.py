@@ -429,7 +429,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : array_like, shape [N, d]
         abstention : optional
-            What stands for an abstention among ``classes_``. Default None: -1 beside numbers, "unknown" beside text.
+            What stands for an abstention among ``classes_``. Default None: -1 beside numbers, "unknown" beside text;
+            needed only if that is a class, and the rule abstains.
 
         Returns
         -------
@@ -446,11 +447,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _with_abstentions(self, numbers: NDArray[np.int64], abstention: Any = None) -> NDArray[Any]:
         """Return class names for class numbers [N], and for -1 what stands for an abstention."""
         classes = self.classes_.tolist()
+        if abstention is None and not (numbers < 0).any():
+            return self.classes_[numbers]
         if abstention is None:
             abstention = "unknown" if any(isinstance(name, str) for name in classes) else -1
         is_array = isinstance(abstention, np.ndarray) or (np.iterable(abstention) and not isinstance(abstention, str))
         if is_array or abstention in classes:
-            raise ValueError(f"abstention must be a value besides classes_, {listed(classes)}; found {abstention!r}")
+            raise ValueError(
+                f"abstention must be a value besides classes_, {listed(classes)}; found {abstention!r}. Pass what "
+                "stands for an abstention: decide(X, abstention='unsure')"
+            )
         # The last is number -1.
         return np.array([*classes, abstention], dtype=object if self.classes_.dtype == object else None)[numbers]
 

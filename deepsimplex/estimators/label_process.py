@@ -73,15 +73,17 @@ class SmoothSteps(NamedTuple):
 
     @classmethod
     def of(cls, X: NDArray[Any]) -> "SmoothSteps":
-        """Take the units and steps of rows X [N, d]; where half of a column is constant, its standard deviation."""
+        """Take the units and steps of rows X [N, d]."""
         X = np.asarray(X, np.float64)
         N, d = X.shape
         largest = np.abs(X).max(axis=0)
         scale = np.where(largest > 0, largest, 1.0)
         scaled = X / scale  # squares neither overflow nor vanish
         lower, center, upper = np.quantile(scaled, (0.25, 0.5, 0.75), axis=0)
-        width, deviation = (upper - lower) / _QUARTILES, scaled.std(axis=0)
-        width = np.where(width > _ROUND_OFF, width, np.where(deviation > _ROUND_OFF, deviation, 1.0))
+        width = (upper - lower) / _QUARTILES
+        rounding = _ROUND_OFF * np.abs([lower, center, upper]).max(axis=0)
+        for j in np.flatnonzero(width <= rounding):  # half of the column is constant
+            width[j] = _deviation(scaled[:, j] - center[j], rounding[j])
         clipped = _clipped(X, center * scale, width * scale)
         mean, deviation = clipped.mean(axis=0), clipped.std(axis=0)
         deviation = np.where(deviation > _ROUND_OFF, deviation, 1.0)
@@ -102,6 +104,18 @@ class SmoothSteps(NamedTuple):
         distances = (z[:, :, None] - steps.thresholds) / xp.maximum(steps.step_widths, _NARROWEST)
         stepped = xp.tanh(distances) * xp.sqrt(steps.step_widths)
         return xp.concatenate([z, xp.reshape(stepped, (-1, self.thresholds.size))], axis=1)
+
+
+def _deviation(differences: NDArray[np.float64], rounding: float) -> float:
+    """Return the standard deviation of differences [N] from a median, of which few may be outliers; 1 if all vanish.
+
+    Outliers are moved to ten times the median of the differences that do not vanish.
+    """
+    others = np.abs(differences)[np.abs(differences) > rounding]
+    if not len(others):
+        return 1.0
+    farthest = 10.0 * np.median(others)
+    return float(np.std(np.clip(differences, -farthest, farthest) / farthest) * farthest)
 
 
 def _clipped(x: Any, center: Any, width: Any) -> Any:

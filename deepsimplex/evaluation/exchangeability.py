@@ -1,6 +1,7 @@
 """Conformal test martingale: does a stream of numbers go on as a reference sample of them began?"""
 
 import math
+import zlib
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,6 +60,8 @@ class ExchangeabilityTest:
         self.stream: NDArray[np.float64] = np.empty(0)
         self.log_evidence: NDArray[np.float64] = np.empty(0)
         self._sorted = np.sort(values)
+        # Other ties in every test: the same would be lucky, or not, in all of them.
+        self._entropy = [self.seed, zlib.crc32(values.tobytes())]
         self._log_capital = np.full(_BETS, -np.inf)
 
     def update(self, values: ArrayLike) -> NDArray[np.float64]:
@@ -71,7 +74,7 @@ class ExchangeabilityTest:
         return log_evidence
 
     def _p_values(self, new: NDArray[np.float64]) -> NDArray[np.float64]:
-        bits = np.random.PCG64(self.seed).advance(len(self.stream))
+        bits = np.random.PCG64(self._entropy).advance(len(self.stream))
         ties = np.random.Generator(bits).random(len(new))  # those of a number depend on its place in the stream only
         p_values = np.empty(len(new))
         for first in range(0, len(new), _BLOCK):

@@ -1,5 +1,7 @@
 """Drift: uniform p-values, false alarms, delays, labels, and streams that are cut and resumed."""
 
+import zlib
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -27,8 +29,11 @@ def ranked(reference, stream, seed):
 def test_p_values_are_ranks_among_reference_and_earlier_numbers():
     rng = np.random.default_rng(1)
     reference, stream = rng.integers(0, 9, 50), rng.integers(0, 9, 3000)
-    p_values = ExchangeabilityTest(reference, seed=3)._p_values(stream.astype(float))
-    np.testing.assert_allclose(p_values, ranked(reference, stream, 3))
+    test = ExchangeabilityTest(reference, seed=3)
+    p_values = test._p_values(stream.astype(float))
+    np.testing.assert_allclose(p_values, ranked(reference, stream, [3, zlib.crc32(reference.astype(float).tobytes())]))
+    others = ExchangeabilityTest(reference[::-1], seed=3)._p_values(stream.astype(float))
+    assert not np.allclose(p_values, others)  # the same ties would be unlucky beside every reference
     assert kstest(p_values, "uniform").pvalue > 0.01
     assert abs(np.corrcoef(p_values[1:], p_values[:-1])[0, 1]) < 0.05
 

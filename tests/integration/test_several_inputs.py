@@ -108,6 +108,14 @@ def served(tmp_path_factory):
     return ds.export.load_served(folder)
 
 
+def test_other_inputs_than_those_of_the_backbone_raise(data):
+    classifier = ds.SimplexClassifier(network("dict"), "vertices", 3, head="gaussian")
+    with pytest.raises(
+        ValueError, match=r"x must be a dict of the inputs table, image; found \['again', 'image', 'table'\]"
+    ):
+        classifier.predict_proba({**data[0], "again": data[0]["table"]})
+
+
 def test_unnamed_inputs_raise(data, tmp_path):
     class Pair(keras.Model):
         def call(self, samples):
