@@ -371,3 +371,11 @@ def test_exports_that_cannot_hold_the_classifier_raise(iris, regression, tmp_pat
     with pytest.raises(ValueError, match="export has no features for the density"):
         wrapped.fit_density(X, y).export(tmp_path / "iris.onnx", format="onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_zero_of_new_rows_alone_is_half_the_smallest_held_out_probability():
+    held_out = np.array([[0.1, 0.9], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]])
+    after = ds.AfterTraining(classes=[0, 1]).calibrate(held_out, [1, 0, 0, 0])
+    assert after.floor_ == 0.05
+    expected = after.calibration_.apply_probabilities(np.array([[0.05, 1.0]]) / 1.05)
+    np.testing.assert_allclose(after.predict_proba([[0.0, 1.0]]), expected)

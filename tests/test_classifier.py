@@ -935,3 +935,9 @@ def test_invalid_samples_in_predicted_stream_raise(kind, few):
     for samples, message in ((broken, "^x must be finite"), (x[:, 1:], r"^x must.*found shape \[\w+, 7, 8\]")):
         with pytest.raises(ValueError, match=message):
             model.predict(streams[kind](samples), steps=2, verbose=0)
+
+
+def test_loss_weights_raise():
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), num_classes=3)
+    with pytest.raises(ValueError, match=r"loss_weights must be None, as there is one loss; found 0\.5"):
+        model.compile(loss_weights=0.5)

@@ -41,6 +41,11 @@ def test_table_with_numbered_labels(tmp_path):
     np.testing.assert_array_equal(data.x[:, 0] % 3, data.y)
 
 
+def test_codes_of_digits_are_names(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i},{('01', '1', '63')[i % 3]}\n" for i in range(30)))
+    assert datasets.load(tmp_path / "a.csv", target_column="y").class_names == ("01", "1", "63")
+
+
 @pytest.mark.parametrize(
     ("header", "row"),
     [

@@ -713,6 +713,19 @@ def test_images_between_0_and_1_warn_where_training_images_have_pixels(digits):
             call(x[:5], y[:5])
     model.predict_proba(255 * x_test[:5])
     model.predict_proba(np.zeros((1, 8, 8), np.float32))
+    first = make_model(make_flatten(), inducing=50)
+    with pytest.warns(UserWarning, match=r"multiply x by 255$"):
+        first.fit(255 * x, y, validation_data=(x[:5], y[:5]), verbose=0)
+
+
+def test_black_images_say_nothing_of_the_scale_of_pixels(digits):
+    x, y, *_ = digits
+    model = ds.SimplexClassifier(make_backbone(trainable=True), num_classes=10, head="gaussian")
+    model.compile(run_eagerly=True)
+    model.fit(np.zeros_like(x[:40]), y[:40], verbose=0)
+    assert model.class_probabilities.pixel_scale == 0.0
+    model.fit(255 * x, y, verbose=0)
+    assert model.class_probabilities.pixel_scale == 1.0
 
 
 def test_backbone_that_is_frozen_too_late_is_said(digits, capsys):

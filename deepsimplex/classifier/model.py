@@ -182,13 +182,16 @@ class SimplexClassifier(CalibratedNetwork):
             Losses and metrics get labels in the form that they compare, class numbers or rows [N, n], however labels
             were given; of two classes, metrics with thresholds ("AUC", "Precision") get the probability of class 1.
         **kwargs
-            As in keras.Model.compile.
+            As in keras.Model.compile, but for ``loss_weights``: there is one loss.
 
         Raises
         ------
         TypeError, ValueError
-            If the loss is unknown, or does not fit the head or the readout.
+            If the loss is unknown, or does not fit the head or the readout, and for ``loss_weights``.
         """
+        if kwargs.get("loss_weights") is not None:
+            weights = kwargs["loss_weights"]
+            raise ValueError(f"loss_weights must be None, as there is one loss; found {weights!r}. Scale regularizers")
         loss = None if loss is None else get_loss(loss)
         default = (
             get_loss("sparse_categorical_crossentropy") if self.head.is_closed_form else self.target.default_loss()
@@ -300,8 +303,8 @@ class SimplexClassifier(CalibratedNetwork):
         workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = self._samples(x, y, sample_weight, labeled=True)
         feature_names = self.feature_names or column_names(x)
-        validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)
         is_first = self._build_for(samples)
+        validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)
         is_solved = self._fit_solves_head()
         if is_first and verbose and trains_pretrained(self.backbone):
             count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
@@ -1207,11 +1210,14 @@ def _observed_images(samples: Samples) -> dict[str, np.ndarray]:
 
 
 def _pixel_scale(leaf: Any) -> float:
-    """Return what divides pixels 0..255 to be as in samples; -1 if those are no pixels."""
+    """Return what divides pixels 0..255 to be as in samples; -1 if those are no pixels, 0 if all are black."""
     if not tf.as_dtype(leaf.dtype).is_floating:
         return 1.0
     numbers = np.asarray(getattr(leaf, "flat_values", leaf)[:1000]).astype(np.float32)
-    return -1.0 if numbers.min() < 0 or numbers.max() > 255 else 255.0 if numbers.max() <= 1 else 1.0
+    least, largest = numbers.min(initial=0), numbers.max(initial=0)
+    if least < 0 or largest > 255:
+        return -1.0
+    return 0.0 if largest == 0 else 255.0 if largest <= 1 else 1.0
 
 
 class SeededEpochs(keras.callbacks.Callback):

@@ -188,8 +188,8 @@ def _classes(labels: tuple[str, ...]) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _label_number(label: str) -> int | float:
-    if "_" in label:
-        raise ValueError("digits joined by underscores are a name")
+    if "_" in label or re.match(r"[+-]?0\d", label.strip()):
+        raise ValueError("digits joined by underscores are a name, and those after a zero a code")
     try:
         return int(label)
     except ValueError:

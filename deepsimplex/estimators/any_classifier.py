@@ -238,7 +238,7 @@ class AfterTraining(CalibratedClassifier):
 
     def _uncalibrated_outputs(self, X: Any) -> dict[str, Any]:
         p = self._probabilities(X)
-        self.floor_ = max(_LEAST, 0.5 * float(p[p > 0].min())) if (p == 0).any() else _LEAST
+        self.floor_ = max(_LEAST, 0.5 * float(p[p > 0].min()))
         return {"probabilities": self._floored(p)}
 
     def _floored(self, p: Any) -> Any:
