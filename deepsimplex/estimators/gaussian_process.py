@@ -462,8 +462,9 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     ) -> Self:
         """Add rows, as if ``fit`` had seen them, but for its choices: kernel, noise, readout, columns' units and steps.
 
-        While all rows are inducing ones and there is room, new ones are too. ``loo_proba_`` and ``loo_score_`` are
-        removed, and so, with a warning, are density, calibration and sets.
+        The first call makes the choices: ten rows of it make poor ones for hundreds that follow, so begin with a
+        hundred, or fit anew. While all rows are inducing ones and there is room, new ones are too. ``loo_proba_`` and
+        ``loo_score_`` are removed, and so, with a warning, are density, calibration and sets.
 
         Parameters
         ----------
