@@ -623,6 +623,11 @@ class SimplexClassifier(CalibratedNetwork):
             self._hide("_influence", (head, numbers, influence.astype(np.float32), residuals.astype(np.float32)))
         _, numbers, influence, residuals = self._influence
         rows = [numbers.get(key, -1) for key in keys]
+        if 2 * (strangers := rows.count(-1)) > len(rows):
+            warn_caller(
+                f"{strangers} of {len(rows)} samples are none of those that the head was solved with, as copies with "
+                "changed images or labels are: they are not left out of their own predictions"
+            )
         left_out = {"influence": influence[rows], "residuals": residuals[rows]}
         with_influence = copy.copy(samples)
         with_influence.columns = (x, {**y, **left_out}, *others)
