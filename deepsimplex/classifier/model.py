@@ -21,7 +21,6 @@ from deepsimplex._utils.validation import check_groups, check_number, check_samp
 from deepsimplex.calibration.after_training import RECOGNIZED_ROWS, warn_of_training_samples
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
-from deepsimplex.classifier.feature_moments import FeatureMoments, KeptRows, drawn_batches
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
     gives_probabilities,
@@ -52,7 +51,7 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.evaluation import Report
 from deepsimplex.export import export_model, model_card
 from deepsimplex.export.model_card import PIXELS, classification_task, write_card
-from deepsimplex.heads.features import feature_neighbor_error
+from deepsimplex.heads.features import FeatureMoments, KeptRows, feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
@@ -152,7 +151,7 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
-    _kept_rows: Any = None  # of the stream that the head was adapted to
+    _kept_rows: KeptRows | None = None  # of the stream that the head was adapted to
     _reports_left_out = False
     _warned_of_random_layers = False
 
@@ -360,7 +359,10 @@ class SimplexClassifier(CalibratedNetwork):
         self._begin_training(None if self.head.is_closed_form else labels)
         seeded = SeededEpochs(self.seed)
         ours = [seeded] if divide is None else [seeded, StateOfChief(workers)]
-        moments = self._feature_moments(samples)
+        moments = None
+        if self.head.normalization is not None and self.head.trainable:
+            rows, backbone = self._features_of(samples)
+            moments = FeatureMoments(self._kept_rows if samples.is_stream else rows.columns[0], backbone, self.seed)
         return super().fit(
             samples.for_keras(batch_size, seeded.order if shuffle else None, divide, steps_per_epoch),
             epochs=epochs,
@@ -820,8 +822,8 @@ class SimplexClassifier(CalibratedNetwork):
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not self.head.adapted:
             if samples.is_stream:
-                self._hide("_kept_rows", KeptRows(self.seed))
-                batches = self._kept_rows.keep(samples.read_ahead(steps_per_epoch, "steps_per_epoch"))
+                self._hide("_kept_rows", kept := KeptRows(self.seed))
+                batches = kept.keep(samples.read_ahead(steps_per_epoch, "steps_per_epoch"))
                 x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
                 x, y, *_ = samples.columns
@@ -830,12 +832,6 @@ class SimplexClassifier(CalibratedNetwork):
             self.head.adapt(x, labels, backbone, seed=self.seed)
         elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
-
-    def _feature_moments(self, samples: Samples) -> FeatureMoments | None:
-        """Return the callback for a head that normalizes features; None if no rows of a stream were kept."""
-        samples, backbone = self._features_of(samples)
-        rows = self._kept_rows if samples.is_stream else drawn_batches(samples, self.seed)
-        return FeatureMoments(rows, backbone) if self.head.has_feature_moments and rows is not None else None
 
     def _begin_training(self, labels: TrainingLabels | None) -> None:
         """Remove what was fitted to weights that change now, and keep the weights of the labels' classes.

@@ -1,4 +1,4 @@
-"""Features of random samples, for initial inducing points and prototypes, and the error of their nearest neighbors."""
+"""Features of random samples: for initial inducing points and prototypes, the error of neighbors, and their moments."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,6 +20,9 @@ BATCH_SIZE = 256
 # Numbers of a batch of samples beyond which it has fewer rows: a convolution's features of 256 photographs take as much
 # memory as their training.
 _BATCH_NUMBERS, _FEWEST = 2**20, 32
+# Samples for the moments of features, bytes of them that are kept of a stream, and those whose features are computed at
+# once.
+_MOMENT_ROWS, _MOMENT_BYTES, _MOMENT_BATCH = 512, 2**25, 32
 
 
 def draw_features(
@@ -169,6 +172,89 @@ def feature_neighbor_error(
     nearest = squared == squared.min(axis=1, keepdims=True)
     differ = numbers[:, np.newaxis] != numbers
     return float(np.mean(np.sum(nearest & differ, axis=1) / np.sum(nearest, axis=1)))
+
+
+class FeatureMoments(keras.callbacks.Callback):
+    """Give the head features of training samples, by whose moments it normalizes, as every epoch ends.
+
+    Validation and other callbacks, such as those that save, follow.
+
+    Moving averages lag behind features that a step moves by much of their deviation: with a constant learning rate and
+    few steps in an epoch, class probabilities would be those of a network of some steps ago.
+
+    Parameters
+    ----------
+    x : array, structure of arrays, KeptRows or None
+        Training samples; at most 512 of them are drawn, the same ones for every epoch. None for a stream of which no
+        rows are kept: the moving averages stay.
+    backbone : keras.layers.Layer or None
+        From samples to features [N, d]; None if samples are features.
+    seed : int
+    """
+
+    def __init__(self, x: Any, backbone: keras.layers.Layer | None, seed: int) -> None:
+        super().__init__()
+        self.x = x.drawn() if isinstance(x, KeptRows) else x
+        self.backbone = backbone
+        order = np.random.default_rng(seed).permutation(0 if self.x is None else num_rows(self.x))[:_MOMENT_ROWS]
+        self._parts = np.array_split(np.sort(order), -(-len(order) // _MOMENT_BATCH)) if len(order) else []
+        self._step: int | None = None  # of the optimizer, whose moments are set
+
+    def on_epoch_end(self, epoch: int | None = None, logs: Any = None) -> None:
+        """Set the moments of the head, unless validation has since the last step."""
+        step = int(self.model.optimizer.iterations.numpy())
+        if step != self._step:
+            for features in self.model._workers.from_chief(self._features).values():
+                self.model.head.set_feature_moments(features)
+        self._step = step
+
+    on_test_begin: Any = on_epoch_end
+
+    def _features(self) -> dict[str, NDArray[np.float64]]:
+        rows = (as_arrays(take((self.x,), part)[0]) for part in self._parts)
+        features = [compute_features(x, self.backbone) for x in rows]
+        return {"features": np.concatenate(features)} if features else {}
+
+
+class KeptRows:
+    """Rows of a stream that are kept as it is read: as many as fit into 32 MB, at most 512; none of several shapes.
+
+    Parameters
+    ----------
+    seed : int
+
+    Examples
+    --------
+    >>> kept = KeptRows(seed=0)
+    >>> [len(x) for x, y in kept.keep([(np.ones((3, 2)), [0, 1, 1]), (np.ones((2, 2)), [0, 1])])]
+    [3, 2]
+    >>> kept.drawn().shape
+    (5, 2)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._reservoir: Reservoir | None = None
+        self._shapes: list[Any] = []
+
+    def keep(self, batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Yield batches (x, ...) and keep rows of x."""
+        for batch in batches:
+            leaves = keras.tree.flatten(x := as_arrays(batch[0]))
+            if shapes := [leaf.shape[1:] for leaf in leaves if isinstance(leaf, np.ndarray)]:
+                if not self._shapes:
+                    size = max(sum(leaf.nbytes for leaf in leaves) / max(num_rows(x), 1), 1)
+                    rows = int(np.clip(_MOMENT_BYTES / size, 1, _MOMENT_ROWS))
+                    self._shapes, self._reservoir = shapes, Reservoir(rows, self.seed)
+                if shapes != self._shapes:
+                    self._reservoir = None
+                if self._reservoir is not None:
+                    self._reservoir.add((x,))
+            yield batch
+
+    def drawn(self) -> Any:
+        """Return the kept rows; None if there are none."""
+        return None if self._reservoir is None else self._reservoir.drawn().columns[0]
 
 
 def compute_features(batch: Any, backbone: Callable[..., Any] | None, training: bool = False) -> NDArray[np.float64]:

@@ -47,6 +47,7 @@ class Head(keras.layers.Layer):
     covariance: Covariance | None = None
     is_closed_form: bool = False
     _num_features: int
+    normalization: keras.layers.BatchNormalization | None = None  # of features, by moments that training changes
     _adapted: Any = True  # a variable in a built head that ``adapt`` initializes
 
     @property
@@ -98,13 +99,8 @@ class Head(keras.layers.Layer):
                 f"{self.latent_dim}"
             )
 
-    @property
-    def has_feature_moments(self) -> bool:
-        """Whether ``set_feature_moments`` does anything. Default False."""
-        return False
-
     def set_feature_moments(self, features: NDArray[Any]) -> None:
-        """Receive features [N, d] of training samples, in inference mode, as an epoch ends. Default: not used."""
+        """Receive features [N, d] of training samples as an epoch ends, if there is a ``normalization``."""
 
     def set_num_samples(self, num_samples: int) -> None:
         """Receive the number of training samples, in every fit of a head that is adapted. Default: not used."""

@@ -257,11 +257,6 @@ class VariationalGaussianProcess(Head):
         self.adapted = True
         return self
 
-    @property
-    def has_feature_moments(self) -> bool:
-        """Whether features are normalized by moments that training changes."""
-        return self.normalize_features and self.trainable
-
     def set_feature_moments(self, features: NDArray[Any]) -> None:
         """Normalize features, in predictions, by the moments of these features [N, d] of training samples.
 
