@@ -57,6 +57,17 @@ def test_moments_are_those_of_training_samples_as_epochs_end(kind, digits):
     assert compared.differences[-1][0] > 0.1  # moving averages lag
 
 
+@pytest.mark.parametrize("wrapped", [lambda optimizer: optimizer, keras.optimizers.LossScaleOptimizer])
+def test_moments_are_those_of_averaged_weights(wrapped, digits):
+    x, y, *_ = digits
+    model, compared = made(), Compared(x)
+    model.compile(wrapped(keras.optimizers.Adam(0.05, use_ema=True, ema_momentum=0.9)))
+    model.fit(x, y, batch_size=100, epochs=2, verbose=0)
+    compared.set_model(model)
+    compared.on_epoch_end(2)
+    assert np.max(compared.differences) < 1e-4
+
+
 def test_validation_is_that_of_the_network_as_it_is_saved(digits):
     x, y, *held_out = digits
     model = made()

@@ -20,9 +20,9 @@ BATCH_SIZE = 256
 # Numbers of a batch of samples beyond which it has fewer rows: a convolution's features of 256 photographs take as much
 # memory as their training.
 _BATCH_NUMBERS, _FEWEST = 2**20, 32
-# Samples for the moments of features, bytes of them that are kept of a stream, and those whose features are computed at
-# once.
-_MOMENT_ROWS, _MOMENT_BYTES, _MOMENT_BATCH = 512, 2**25, 32
+# Samples for the moments of features; of a stream as many as have these bytes, but not fewer than the least number; and
+# those whose features are computed at once.
+_MOMENT_ROWS, _MOMENT_BYTES, _FEWEST_MOMENT_ROWS, _MOMENT_BATCH = 512, 2**25, 64, 32
 
 
 def draw_features(
@@ -210,6 +210,12 @@ class FeatureMoments(keras.callbacks.Callback):
 
     on_test_begin: Any = on_epoch_end
 
+    def on_train_end(self, logs: Any = None) -> None:
+        """Set the moments again if the optimizer has put averaged weights in place of the latest."""
+        if getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer).use_ema:
+            self._step = None
+            self.on_epoch_end()
+
     def _features(self) -> dict[str, NDArray[np.float64]]:
         rows = (as_arrays(take((self.x,), part)[0]) for part in self._parts)
         features = [compute_features(x, self.backbone) for x in rows]
@@ -217,7 +223,7 @@ class FeatureMoments(keras.callbacks.Callback):
 
 
 class KeptRows:
-    """Rows of a stream that are kept as it is read: as many as fit into 32 MB, at most 512; none of several shapes.
+    """Rows of a stream that are kept as it is read: those that fit into 32 MB, 64 to 512; none of several shapes.
 
     Parameters
     ----------
@@ -244,7 +250,7 @@ class KeptRows:
             if shapes := [leaf.shape[1:] for leaf in leaves if isinstance(leaf, np.ndarray)]:
                 if not self._shapes:
                     size = max(sum(leaf.nbytes for leaf in leaves) / max(num_rows(x), 1), 1)
-                    rows = int(np.clip(_MOMENT_BYTES / size, 1, _MOMENT_ROWS))
+                    rows = int(np.clip(_MOMENT_BYTES / size, _FEWEST_MOMENT_ROWS, _MOMENT_ROWS))
                     self._shapes, self._reservoir = shapes, Reservoir(rows, self.seed)
                 if shapes != self._shapes:
                     self._reservoir = None
