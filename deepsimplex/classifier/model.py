@@ -1014,7 +1014,7 @@ class SimplexClassifier(CalibratedNetwork):
         >>> model = ds.SimplexClassifier(backbone, num_classes=10)
         >>> model.compile()
         >>> history = model.fit(x[:500], y[:500], verbose=0)
-        >>> model.saliency(x_test[:2]).shape
+        >>> model.saliency(x_test[:2], baseline=x.mean(axis=0)).shape
         (2, 8, 8)
         """
 
