@@ -151,7 +151,7 @@ class SimplexClassifier(CalibratedNetwork):
     """
 
     training_loss: Any = None  # a ClassifierLoss, after compile
-    _kept_rows: KeptRows | None = None  # of the stream that the head was adapted to
+    _kept_rows: Any = None  # samples of the stream that the head was adapted to
     _reports_left_out = False
     _warned_of_random_layers = False
 
@@ -821,8 +821,8 @@ class SimplexClassifier(CalibratedNetwork):
     def _adapt_head(self, samples: Samples, steps_per_epoch: int | None) -> None:
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not self.head.adapted:
-            if samples.is_stream:
-                self._hide("_kept_rows", kept := KeptRows(self.seed))
+            kept = KeptRows(self.seed) if samples.is_stream else None
+            if kept is not None:
                 batches = kept.keep(samples.read_ahead(steps_per_epoch, "steps_per_epoch"))
                 x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
@@ -830,6 +830,7 @@ class SimplexClassifier(CalibratedNetwork):
                 labels = y["label"]
             x, backbone = (features_of(x), None) if is_given(x) else (x, self.backbone)
             self.head.adapt(x, labels, backbone, seed=self.seed)
+            self._hide("_kept_rows", None if kept is None else kept.drawn())
         elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
 

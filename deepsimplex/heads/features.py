@@ -20,9 +20,8 @@ BATCH_SIZE = 256
 # Numbers of a batch of samples beyond which it has fewer rows: a convolution's features of 256 photographs take as much
 # memory as their training.
 _BATCH_NUMBERS, _FEWEST = 2**20, 32
-# Samples for the moments of features; of a stream as many as have these bytes, but not fewer than the least number; and
-# those whose features are computed at once.
-_MOMENT_ROWS, _MOMENT_BYTES, _FEWEST_MOMENT_ROWS, _MOMENT_BATCH = 512, 2**25, 64, 32
+# Samples for the moments of features; of a stream as many as have these bytes, but not fewer than the least number.
+_MOMENT_ROWS, _MOMENT_BYTES, _FEWEST_MOMENT_ROWS = 512, 2**25, 64
 
 
 def draw_features(
@@ -83,7 +82,7 @@ def draw_features(
         samples = Samples.of(as_arrays(x), y, name="samples")
         order = _random_order(samples.num_rows, None if class_numbers is None else y, rows, rng)
         # Batches of equal size, for the batch statistics.
-        parts = np.array_split(order, -(-len(order) // _batch_size(samples)))
+        parts = np.array_split(order, -(-len(order) // _batch_size(samples.columns[0])))
         blocks = (take(samples.columns, part) for part in parts)
     for block, *labels in blocks:
         numbers = [] if class_numbers is None else [class_numbers(labels[0])]
@@ -94,11 +93,9 @@ def draw_features(
     return draw if order is None else Draw(draw.columns, order[draw.rows], samples.num_rows)
 
 
-def _batch_size(samples: Samples) -> int:
+def _batch_size(x: Any) -> int:
     """Rows of a batch whose features are computed at once: the fewer the larger a sample of these arrays is."""
-    numbers = sum(
-        int(np.prod([size or 1 for size in part.shape[1:]])) for part in keras.tree.flatten(samples.columns[0])
-    )
+    numbers = sum(int(np.prod([size or 1 for size in part.shape[1:]])) for part in keras.tree.flatten(x))
     return max(_FEWEST, min(BATCH_SIZE, _BATCH_NUMBERS // max(numbers, 1)))
 
 
@@ -155,7 +152,7 @@ def feature_neighbor_error(
         blocks = samples.read_ahead(steps, "steps_per_epoch")
     else:
         drawn = np.random.default_rng(seed).permutation(samples.num_rows)[:ROWS]
-        rows = np.split(drawn, range(size := _batch_size(samples), len(drawn), size))
+        rows = np.split(drawn, range(size := _batch_size(samples.columns[0]), len(drawn), size))
         blocks = ((as_arrays(x), y) for x, y, *_ in (take(samples.columns, some) for some in rows))
     parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
     for x, y, *_ in blocks:
@@ -184,7 +181,7 @@ class FeatureMoments(keras.callbacks.Callback):
 
     Parameters
     ----------
-    x : array, structure of arrays, KeptRows or None
+    x : array, structure of arrays or None
         Training samples; at most 512 of them are drawn, the same ones for every epoch. None for a stream of which no
         rows are kept: the moving averages stay.
     backbone : keras.layers.Layer or None
@@ -194,10 +191,9 @@ class FeatureMoments(keras.callbacks.Callback):
 
     def __init__(self, x: Any, backbone: keras.layers.Layer | None, seed: int) -> None:
         super().__init__()
-        self.x = x.drawn() if isinstance(x, KeptRows) else x
-        self.backbone = backbone
-        order = np.random.default_rng(seed).permutation(0 if self.x is None else num_rows(self.x))[:_MOMENT_ROWS]
-        self._parts = np.array_split(np.sort(order), -(-len(order) // _MOMENT_BATCH)) if len(order) else []
+        self.x, self.backbone = x, backbone
+        order = np.random.default_rng(seed).permutation(0 if x is None else num_rows(x))[:_MOMENT_ROWS]
+        self._parts = np.array_split(np.sort(order), -(-len(order) // _batch_size(x))) if len(order) else []
         self._step: int | None = None  # of the optimizer, whose moments are set
 
     def on_epoch_end(self, epoch: int | None = None, logs: Any = None) -> None:
