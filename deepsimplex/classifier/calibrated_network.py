@@ -654,7 +654,7 @@ class CalibratedNetwork(SimplexNetwork):
         alone = self.distribute_strategy.num_replicas_in_sync == 1
         if not (alone and has_nothing_to_train(self.backbone) and self.backbone.weights):
             return x
-        return given(self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0])
+        return given(self._features_once(x))
 
     def _class_labels(self) -> list[str]:
         return self.class_names
@@ -694,7 +694,10 @@ class CalibratedNetwork(SimplexNetwork):
         return self.head.is_closed_form and self.head.adapted and has_nothing_to_train(self.backbone)
 
     def _features_as_solved(self, x: Any) -> np.ndarray:
-        return features_of(x) if is_given(x) else self._compute_given(self._checked(x).blocks(BATCH_SIZE))[0]
+        return features_of(x) if is_given(x) else self._features_once(x)
+
+    def _features_once(self, x: Any) -> np.ndarray:
+        return self._compute_given(self._checked(x, for_head=False).blocks(BATCH_SIZE))[0]
 
     def _training_samples(self, x: Any) -> np.ndarray:
         if not self._has_solved_head:

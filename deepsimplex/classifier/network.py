@@ -303,7 +303,7 @@ class SimplexNetwork(keras.Model):
             inputs; for frames with other columns than ``feature_names``, or in another order; and before ``fit`` of a
             head in closed form.
         """
-        samples = self._checked_for_head(x)
+        samples = self._checked(x)
         if steps is not None:
             kwargs["steps"] = steps
         with self._local_predictions():
@@ -311,7 +311,7 @@ class SimplexNetwork(keras.Model):
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
         """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
-        self._checked_for_head(x)
+        self._checked(x)
         with self._local_predictions():
             return super().predict_on_batch(x)
 
@@ -345,8 +345,10 @@ class SimplexNetwork(keras.Model):
         x, y, weight = (data, None, None) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
         return self._samples(x, y, weight, feature_names, labeled=True)
 
-    def _checked(self, x: Any, arrays: bool = False) -> Samples:
-        """Check samples to predict as ``fit`` does."""
+    def _checked(self, x: Any, arrays: bool = False, *, for_head: bool = True) -> Samples:
+        """Check samples to predict as ``fit`` does; raise ValueError for a head in closed form that is not solved."""
+        if for_head and self.head.is_closed_form and not self.head.adapted:
+            raise ValueError("predictions need fit first, or the weights of a fitted model: the head is not solved yet")
         if tf.distribute.has_strategy() and has_several_workers(tf.distribute.get_strategy()):
             raise ValueError(
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
@@ -357,12 +359,6 @@ class SimplexNetwork(keras.Model):
         if not self.built:
             self._observe_dtypes(samples.spec[0])
         return samples.checked(self._check_inputs)
-
-    def _checked_for_head(self, x: Any, arrays: bool = False) -> Samples:
-        """Check samples to predict; raise ValueError for a head in closed form that is not solved."""
-        if self.head.is_closed_form and not self.head.adapted:
-            raise ValueError("predictions need fit first, or the weights of a fitted model: the head is not solved yet")
-        return self._checked(x, arrays)
 
     @property
     def _precision(self) -> str | None:
@@ -449,7 +445,7 @@ class SimplexNetwork(keras.Model):
 
         Their function is traced once for each name, until something is fitted.
         """
-        samples = self._checked_for_head(x)
+        samples = self._checked(x)
         if name not in self._output_models:
             self._output_models[name] = Output(self, lambda x: outputs(self.features(x)))
         return predictions(self._output_models[name], samples, batch_size, verbose)
@@ -465,7 +461,7 @@ class SimplexNetwork(keras.Model):
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
-        return predictions(self._features_model(), self._checked(x), batch_size, verbose)
+        return predictions(self._features_model(), self._checked(x, for_head=False), batch_size, verbose)
 
     def _features_model(self) -> "Output":
         if self._feature_model is None:

@@ -80,7 +80,7 @@ def check_columns(x: Any, names: Sequence[str] | None) -> None:
     Traceback (most recent call last):
     ValueError: x must have the columns of fit, in their order; found 'b' in place of 'a'. Pass x[model.feature_names]
     """
-    known = column_names(x)
+    known = None if names is None else column_names(x)
     if known is None or names is None or known == [*names]:
         return
     found, wanted = next(pair for pair in itertools.zip_longest(known, names) if pair[0] != pair[1])
@@ -187,8 +187,9 @@ def row_keys(columns: Any) -> list[bytes]:
     ]
 
 
-def as_tensor(array: Any, precision: str | None = None) -> tf.Tensor:
-    """Return an array as a tensor; floating-point numbers in a precision, by default that of layers."""
+def as_tensor(array: Any, precision: str | None = None, rows: slice | None = None) -> tf.Tensor:
+    """Return an array, or some rows, as a tensor; floating-point numbers in a precision, by default that of layers."""
+    array = array if rows is None else array[rows]
     tensor = array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
     return tf.cast(tensor, precision or keras.config.floatx()) if tensor.dtype.is_floating else tensor

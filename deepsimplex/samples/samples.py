@@ -413,7 +413,7 @@ class ArraySamples(Samples):
         return None if has_memmap(x) else (self._tensors(x, rows) for rows in row_slices(self.num_rows, size))
 
     def _tensors(self, x: Any, rows: slice = slice(None)) -> Any:
-        return keras.tree.map_structure(lambda leaf: as_tensor(leaf[rows], self.precision), x)
+        return keras.tree.map_structure(functools.partial(as_tensor, precision=self.precision, rows=rows), x)
 
     def _all_columns(self) -> Columns:
         if self._used is not None or self._function is not None:
