@@ -7,6 +7,7 @@ import tensorflow as tf
 from sklearn.neighbors import KNeighborsClassifier
 
 import deepsimplex as ds
+from deepsimplex.classifier.given_features import augments
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses.composition import default_mass
 from deepsimplex.samples import Samples
@@ -157,3 +158,76 @@ def test_features_that_are_not_finite_raise(images):
 def test_labels_out_of_range_raise(images):
     with pytest.raises(ValueError, match="found 3"):
         make().fit(images[0], images[1] + 1, verbose=0)
+
+
+class Augmented(keras.utils.PyDataset):
+    """Batches that add noise to the images as they are read, as augmentation does."""
+
+    def __init__(self, x, y, noise):
+        super().__init__()
+        self.x, self.y, self.noise, self.rng = x, y, noise, np.random.default_rng(0)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        rows = slice(45 * index, 45 * (index + 1))
+        x = self.x[rows]
+        return x + self.noise * self.rng.normal(size=x.shape).astype("float32"), self.y[rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_augmented"),
+    [
+        ("backbone", True),
+        ("map", True),
+        ("PyDataset", True),
+        ("shuffled", False),
+        ("PyDataset as it is", False),
+    ],
+)
+def test_labels_are_as_they_are_with_augmentation(kind, is_augmented, images):
+    x, y = images
+    shuffled = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(90).batch(45)
+    noisy = shuffled.map(lambda x, y: (x + tf.random.normal(tf.shape(x)), y))
+    backbone = None
+    if kind == "backbone":
+        layers = [keras.layers.Reshape((*SHAPE, 1)), keras.layers.RandomFlip(seed=1), keras.layers.Flatten()]
+        backbone = keras.Sequential([keras.Input(SHAPE), *layers, keras.layers.Dense(8, "relu")])
+    data = {
+        "backbone": (x, y),
+        "map": (noisy,),
+        "PyDataset": (Augmented(x, y, 0.1),),
+        "shuffled": (shuffled,),
+        "PyDataset as it is": (Augmented(x, y, 0.0),),
+    }[kind]
+    model = make(backbone)
+    model.fit(*data, verbose=0)
+    vertices = ds.geometry.vertices(3)
+    tau = ds.losses.composition_tau(vertices, range(3), vertices, 0.999)
+    assert (model.training_loss.tau == pytest.approx(tau, rel=1e-6)) == is_augmented
+
+
+def test_random_layers_behind_weights_do_not_augment():
+    def augment(*layers):
+        network = keras.Sequential([keras.Input((8, 8, 1)), *layers])
+        return augments(network)
+
+    flip, convolution, dropout = keras.layers.RandomFlip(), keras.layers.Conv2D(2, 3), keras.layers.Dropout(0.5)
+    assert augment(keras.layers.Rescaling(1 / 255), flip, convolution, dropout)
+    assert augment(
+        keras.layers.Normalization(), keras.Sequential([flip, keras.layers.RandomContrast(0.1)]), convolution
+    )
+    assert not augment(convolution, dropout)
+    assert not augment(keras.Sequential([convolution]), flip)
+    assert not augment(keras.layers.Flatten())
+
+
+def test_stream_is_whole_after_comparison_of_epochs(images):
+    x, y = images
+    stream = Samples.of(Augmented(x, y, 0.0))
+    assert stream.recurs(50)
+    assert sum(len(batch[1]) for batch in stream.read()) == 90
+    assert Samples.of(in_batches(x, y)).recurs(50)  # cannot be read twice
+    ragged = tf.data.Dataset.from_tensor_slices((tf.ragged.constant([[1.0], [2.0, 3.0]]), [0, 1])).batch(1)
+    assert Samples.of(ragged).recurs(50)

@@ -7,12 +7,11 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.batching import num_rows
-from deepsimplex.samples.columns import Columns, as_tensor, row_keys
+from deepsimplex.samples.columns import Columns, as_tensor, has_ragged, row_keys
 from deepsimplex.samples.reservoir import joined
 
 MEMORY = 2**29
@@ -50,6 +49,24 @@ def random_layers(layer: Any) -> list[str]:
     if getattr(layer, "layers", None):
         return [name for inner in layer.layers for name in random_layers(inner)]
     return [layer.name] if any(variable.name == "seed_generator_state" for variable in layer.variables) else []
+
+
+def augments(network: Any) -> bool:
+    """Return whether random layers change the samples before the first layer with weights, normalization aside.
+
+    Examples
+    --------
+    >>> flip, dense = keras.layers.RandomFlip(), keras.layers.Dense(3)
+    >>> network = keras.Sequential([keras.Input((8, 8, 1)), flip, keras.layers.Flatten(), dense])
+    >>> augments(network), augments(keras.Sequential([keras.Input((4,)), dense, keras.layers.Dropout(0.5)]))
+    (True, False)
+    """
+    for layer in inner_layers(network) or [network]:
+        if any(variable.name == "seed_generator_state" for variable in layer.variables):
+            return not layer.weights
+        if layer.weights and not isinstance(layer, keras.layers.Normalization):
+            return False
+    return False
 
 
 def inner_layers(network: Any) -> list[keras.layers.Layer]:
@@ -239,11 +256,6 @@ class GivenFeatures:
                 f"backbone must give finite features; found NaN or infinity for {rows} of {len(features)} samples"
             )
         return features
-
-
-def has_ragged(x: Any) -> bool:
-    """Return whether samples hold rows of several lengths."""
-    return any(isinstance(leaf, tf.RaggedTensor) for leaf in keras.tree.flatten(x))
 
 
 def _joined(parts: Iterable[NDArray[Any]], memory: int) -> NDArray[Any]:

@@ -23,9 +23,9 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
+    augments,
     gives_probabilities,
     has_nothing_to_train,
-    has_ragged,
     random_layers,
     rescales_bytes,
     trains_pretrained,
@@ -51,11 +51,12 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.evaluation import Report
 from deepsimplex.export import export_model, model_card
 from deepsimplex.export.model_card import PIXELS, classification_task, write_card
-from deepsimplex.heads.features import FeatureMoments, KeptRows, feature_neighbor_error
+from deepsimplex.heads.features import ROWS, FeatureMoments, KeptRows, feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
+from deepsimplex.losses.composition import FEATURE_ERROR_POWER
 from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import ArraySamples, Labels, Samples
-from deepsimplex.samples.columns import as_tensor, column_names, row_keys
+from deepsimplex.samples.columns import as_tensor, column_names, has_ragged, row_keys
 from deepsimplex.targets import Target
 
 
@@ -342,8 +343,7 @@ class SimplexClassifier(CalibratedNetwork):
         is_frozen = workers.count == 1 and self._is_frozen(samples)
         if is_frozen and not compares_samples:
             samples = self._with_features(samples)
-        where = *self._features_of(samples), labels.class_numbers
-        error = partial(feature_neighbor_error, *where, steps=steps_per_epoch, seed=self.seed)
+        error = partial(self._neighbor_error, *self._features_of(samples), labels, steps_per_epoch)
         samples = labels.fit_target_and_loss(samples, error, steps_per_epoch)
         self.class_probabilities.tau.assign(self.training_loss.state().get("tau", 0.0))
         if is_frozen and compares_samples:
@@ -579,8 +579,7 @@ class SimplexClassifier(CalibratedNetwork):
         latents = {"loc": left_out.loc, "scale": left_out.scale, "log_probabilities": log_p}
         self._fit_unknown(**self._unknown_inputs(latents))
         weights = None if weights is None else weights[left_out.rows]
-        with_features = Samples.of(features, y, labeled=True)
-        error = partial(feature_neighbor_error, with_features, None, labels.class_numbers, seed=self.seed)
+        error = partial(self._neighbor_error, Samples.of(features, y, labeled=True), None, labels)
         return labels.fit_target_and_loss(Samples.of(latents, y[left_out.rows], weights, labeled=True), error)
 
     def _with_influence(self, samples: Samples) -> Samples:
@@ -777,7 +776,7 @@ class SimplexClassifier(CalibratedNetwork):
         is_first = not self.class_probabilities.pixel_scale.value.numpy()
         if is_first:
             # Workers may read files of their own, and none the files of another.
-            observed = self._workers.from_chief(lambda: _observed_images(samples))
+            observed = self._workers.from_chief(partial(_observed_images, samples))
             for name, value in observed.items():
                 getattr(self.class_probabilities, name).assign(value)
             if observed["pixel_scale"] == 255.0 and rescales_bytes(self.backbone):
@@ -833,6 +832,18 @@ class SimplexClassifier(CalibratedNetwork):
             self._hide("_kept_rows", None if kept is None else kept.drawn())
         elif samples.num_rows is not None:
             self.head.set_num_samples(samples.num_rows)
+
+    def _neighbor_error(
+        self, samples: Samples, backbone: keras.layers.Layer | None, labels: TrainingLabels, steps: int | None = None
+    ) -> float:
+        """Return the error of neighbors among features, as ``losses.Composition`` takes it: 0 with augmentation.
+
+        A network that sees every sample anew in every epoch does not learn the samples by heart.
+        """
+        if backbone is not None and (augments(backbone) or not samples.recurs(ROWS, steps)):
+            return 0.0
+        error = feature_neighbor_error(samples, backbone, labels.class_numbers, steps=steps, seed=self.seed)
+        return error**FEATURE_ERROR_POWER
 
     def _begin_training(self, labels: TrainingLabels | None) -> None:
         """Remove what was fitted to weights that change now, and keep the weights of the labels' classes.

@@ -327,7 +327,8 @@ class SimplexNetwork(keras.Model):
         self, x: Any, y: Any = None, sample_weight: Any = None, feature_names: Any = None, **options: Any
     ) -> Samples:
         """Check samples, as ``Samples.of``, a frame's columns, labels that are names, and the scale of pixels."""
-        check_columns(x, feature_names or self.feature_names)
+        if names := feature_names or self.feature_names:
+            check_columns(x, names)
         samples = Samples.of(x, y, sample_weight, **{"precision": self._precision, **options})
         labels = samples.columns[1] if len(samples.columns) > 1 else None
         values = labels.ravel().tolist() if isinstance(labels, np.ndarray) and is_text(labels) else []
@@ -599,7 +600,8 @@ def features_of(x: Any) -> Any:
 
 def input_of_most_axes(samples: Samples) -> Any:
     """Return the first samples of the input that holds images, if any does."""
-    return max(keras.tree.flatten(samples.first()[0]), key=lambda leaf: len(leaf.shape))
+    leaves = keras.tree.flatten(samples.first()[0])
+    return leaves[int(np.argmax([len(leaf.shape) for leaf in leaves]))]
 
 
 def _other_pixels(samples: Samples, scale: float) -> str | None:

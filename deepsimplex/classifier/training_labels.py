@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import keras
@@ -12,7 +13,6 @@ from deepsimplex._utils.validation import check_class_weight
 from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
-from deepsimplex.losses.composition import FEATURE_ERROR_POWER
 from deepsimplex.samples import Labels, Samples
 from deepsimplex.samples.class_labels import holds_latents
 from deepsimplex.targets import Target
@@ -138,12 +138,9 @@ class TrainingLabels:
         if loss is None or not loss.needs_adapt:
             return
 
-        def error() -> float:
-            known = self.target.neighbor_error()
-            return neighbor_error() ** FEATURE_ERROR_POWER if known is None else known
-
         def adapted() -> dict[str, Any]:
-            loss.adapt(loc, values, self.scores, error)
+            known = self.target.neighbor_error()
+            loss.adapt(loc, values, self.scores, neighbor_error if known is None else partial(float, known))
             return loss.state()
 
         state = self.workers.from_chief(adapted)

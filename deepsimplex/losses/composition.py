@@ -40,7 +40,9 @@ class Composition(ClassifierLoss):
         finds the tau that gives it. Default None: 1 - e/10, with e the leave-one-out error of the nearest neighbor
         under the target's distance, but at most 0.999 and what the latents allow; for targets made from labels alone
         1 - e^1.5/10, with e that among the features of 2000 training samples at most, before training. The worse these
-        separate the classes, the softer the labels.
+        separate the classes, the softer the labels. With augmentation, by random layers in front of the backbone's
+        first weights or in a stream whose samples differ when it is read again, e is 0: samples that are new in every
+        epoch are not learned by heart, and softer labels would make probabilities too careful.
     tau : float, optional
         Scale of the compositions, positive. Default None: ``fit`` finds it, for targets made from labels alone the
         first ``fit``, since features that were trained separate the training samples. ``model.training_loss.tau`` holds

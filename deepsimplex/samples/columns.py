@@ -70,7 +70,7 @@ def column_names(x: Any) -> list[str] | None:
     return known if len({*known}) == len(known) and all(isinstance(name, str) for name in known) else None
 
 
-def check_columns(x: Any, names: Sequence[str] | None) -> None:
+def check_columns(x: Any, names: Sequence[str]) -> None:
     """Raise ValueError for a frame whose columns have other names, or another order.
 
     Examples
@@ -80,8 +80,8 @@ def check_columns(x: Any, names: Sequence[str] | None) -> None:
     Traceback (most recent call last):
     ValueError: x must have the columns of fit, in their order; found 'b' in place of 'a'. Pass x[model.feature_names]
     """
-    known = None if names is None else column_names(x)
-    if known is None or names is None or known == [*names]:
+    known = column_names(x)
+    if known is None or known == [*names]:
         return
     found, wanted = next(pair for pair in itertools.zip_longest(known, names) if pair[0] != pair[1])
     place = "" if None in (found, wanted) else f" in place of {wanted!r}"
@@ -193,6 +193,11 @@ def as_tensor(array: Any, precision: str | None = None, rows: slice | None = Non
     tensor = array if isinstance(array, tf.RaggedTensor) else tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
     return tf.cast(tensor, precision or keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def has_ragged(x: Any) -> bool:
+    """Return whether samples hold rows of several lengths."""
+    return any(isinstance(leaf, tf.RaggedTensor) for leaf in keras.tree.flatten(x))
 
 
 def has_memmap(arrays: Any) -> bool:

@@ -27,6 +27,7 @@ from deepsimplex.samples.columns import (
     checked_finite,
     columns_of,
     has_memmap,
+    has_ragged,
     row_keys,
     row_reader,
     spec,
@@ -245,6 +246,13 @@ class Samples(ABC):
     @abstractmethod
     def read_ahead(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         """Read an epoch in order; a stream still yields every batch afterwards."""
+
+    def recurs(self, rows: int, steps: int | None = None) -> bool:
+        """Return whether samples come again in the next epoch; arrays and generators do, augmented streams do not.
+
+        Of a stream the first ``rows`` of an epoch are compared with as many of the next.
+        """
+        return True
 
     @abstractmethod
     def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
@@ -499,6 +507,22 @@ class Stream(Samples):
 
     def read_ahead(self, steps: int | None = None, argument: str | None = None) -> Iterator[Columns]:
         return self.read(steps, argument)
+
+    def recurs(self, rows: int, steps: int | None = None) -> bool:
+        if not self.is_repeatable or has_ragged(self.first()[0]):
+            return True
+        passes = (self._first_keys(rows, self.read(steps, "steps_per_epoch")) for _ in range(2))
+        known = {key for keys in next(passes) for key in keys}
+        return any(not known.isdisjoint(keys) for keys in next(passes))
+
+    @staticmethod
+    def _first_keys(rows: int, batches: Iterator[Columns]) -> Iterator[list[bytes]]:
+        """Yield what tells samples apart, batch by batch, until there are as many rows."""
+        read = 0
+        for x, *_ in batches:
+            yield (keys := row_keys(x))
+            if (read := read + len(keys)) >= rows:
+                break
 
     def blocks(self, most: int | None = None) -> Iterator[Columns]:
         if most is None and any(None in leaf.shape[1:] for leaf in keras.tree.flatten(self.spec[0])):
