@@ -676,6 +676,24 @@ def test_validation_samples_that_the_head_was_solved_with_warn(digits):
     with pytest.warns(UserWarning, match="^validation needs samples that were held out of training; found 40 training"):
         model.fit(x, y, validation_split=0.2, verbose=0)
     model.fit(x, y, validation_data=(x_test, y_test), verbose=0)
+    model.head.signatures = model.head.signatures + 1.0  # as of features that tuning has changed
+    with pytest.warns(UserWarning, match="^validation needs samples that were held out of training; found 40 training"):
+        model.fit(x, y, validation_split=0.2, verbose=0)
+
+
+def test_layer_that_is_unfrozen_in_a_frozen_backbone_is_tuned(digits):
+    """As Keras does, for which the trainable weights of a model are those of all its layers."""
+    x, y, *_ = digits
+    model = make_model(make_backbone(), inducing=50)
+    model.fit(x, y, verbose=0)
+    layer = next(layer for layer in reversed(model.backbone.layers) if layer.weights)
+    layer.trainable = True
+    before = [weight.numpy() for weight in layer.trainable_weights]
+    model.compile(keras.optimizers.Adam(1e-3), run_eagerly=True)
+    with pytest.warns(UserWarning, match="^training changes the latents"):
+        model.fit(x, y, verbose=0)
+    assert before
+    assert all((now.numpy() != then).any() for now, then in zip(layer.trainable_weights, before, strict=True))
 
 
 def test_copies_of_images_warn_at_the_callers_line(digits):

@@ -22,8 +22,22 @@ _SETS = 4
 _ZEROS = keras.initializers.Zeros
 
 
+def trained_weights(network: keras.layers.Layer) -> list[keras.Variable]:
+    """Return the weights that a model around the network trains, also of trainable layers in a network that is not.
+
+    Examples
+    --------
+    >>> network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)])
+    >>> network.trainable = False
+    >>> network.layers[-1].trainable = True
+    >>> len(trained_weights(network)), len(network.trainable_weights)
+    (2, 0)
+    """
+    return [weight for weight in network.weights if weight.trainable]
+
+
 def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
-    """Return whether a network has no trainable weights, and will have none once it is built.
+    """Return whether a network has no weights to train, and will have none once it is built.
 
     Examples
     --------
@@ -35,7 +49,8 @@ def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
     True
     """
     is_empty = isinstance(backbone, keras.Sequential) and not backbone.layers  # an input alone, which is never built
-    return not backbone.trainable or is_empty or (backbone.built and not backbone.trainable_weights)
+    trains = any(weight.trainable for weight in backbone.weights) if backbone.built else backbone.trainable
+    return is_empty or not trains
 
 
 def random_layers(layer: Any) -> list[str]:

@@ -28,6 +28,7 @@ from deepsimplex.classifier.given_features import (
     has_nothing_to_train,
     random_layers,
     rescales_bytes,
+    trained_weights,
     trains_pretrained,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
@@ -307,7 +308,7 @@ class SimplexClassifier(CalibratedNetwork):
         validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)
         is_solved = self._fit_solves_head()
         if is_first and verbose and trains_pretrained(self.backbone):
-            count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
+            count = sum(int(np.prod(weight.shape)) for weight in trained_weights(self.backbone))
             print(
                 f"fit trains all {count:,} weights of backbone {self.backbone.name!r}, which have been trained before. "
                 "backbone.trainable = False, before SimplexClassifier, keeps them: docs/guides/pretrained_backbones.md"
@@ -353,7 +354,7 @@ class SimplexClassifier(CalibratedNetwork):
             samples = self._with_influence(samples)
         if validation is not None:
             if self.head.is_closed_form and not validation.is_stream:
-                self._warn_of_solved_validation(validation)
+                self._warn_of_solved_validation(labels.replace(validation))
             kwargs |= self._validation_arguments(validation, batch_size, kwargs, is_frozen)
         self._build_metrics(samples)
         self._begin_training(None if self.head.is_closed_form else labels)
@@ -517,7 +518,7 @@ class SimplexClassifier(CalibratedNetwork):
         if not self.head.is_closed_form or has_nothing_to_train(self.backbone):
             return self.head.is_closed_form
         if not self.head.adapted:
-            weights = self.backbone.trainable_weights
+            weights = trained_weights(self.backbone)
             raise ValueError(
                 "backbone must have nothing to train for a head in closed form, which is chosen by samples that are "
                 f"left out: none would be left out of its {len(weights)} trainable weights, {weights[0].path} among "
@@ -596,10 +597,10 @@ class SimplexClassifier(CalibratedNetwork):
             )
             return samples
         x, y, *others = samples.columns
-        keys, head = row_keys((x, y["label"])), np.asarray(self.head.loc_weights)
-        if self._influence is None or not np.array_equal(self._influence[0], head):
+        weights = None if not others or others[0] is None else np.asarray(others[0])
+        keys = row_keys((x, y["label"]))
+        if not self._solved_rows():
             features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
-            weights = None if not others or others[0] is None else np.asarray(others[0])
             recognized = self.head.recognizes(features, y["label"], sample_weight=weights)
             if changed := np.count_nonzero(self.head.recognizes_features(features) & ~recognized):
                 warn_caller(
@@ -621,6 +622,7 @@ class SimplexClassifier(CalibratedNetwork):
             influence = np.pad(influence.T, ((0, 1), (0, self.head.inducing - len(influence))))
             residuals = np.pad(residuals, ((0, 1), (0, 0)))
             numbers = {keys[row]: number for number, row in enumerate(known)}
+            head = np.asarray(self.head.loc_weights)
             self._hide("_influence", (head, numbers, influence.astype(np.float32), residuals.astype(np.float32)))
         _, numbers, influence, residuals = self._influence
         rows = [numbers.get(key, -1) for key in keys]
@@ -633,6 +635,11 @@ class SimplexClassifier(CalibratedNetwork):
         with_influence = copy.copy(samples)
         with_influence.columns = (x, {**y, **left_out}, *others)
         return with_influence
+
+    def _solved_rows(self) -> dict[bytes, int]:
+        """Return numbers of the samples that ``_with_influence`` recognized, if the head is still the same."""
+        is_same = self._influence is not None and np.array_equal(self._influence[0], np.asarray(self.head.loc_weights))
+        return self._influence[1] if is_same else {}
 
     def _given(self, samples: Samples, steps: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Compute the features of samples once, in inference mode; return them with labels and weights."""
@@ -858,17 +865,25 @@ class SimplexClassifier(CalibratedNetwork):
                 "that were held out afterwards"
             )
             self._set_unknown(None)
-        if self._given_features is not None and self.backbone.trainable_weights:
+        if self._given_features is not None and trained_weights(self.backbone):
             self._given_features.clear()
         if labels is not None:
             self.unweighted_readout.set_class_weight(labels.class_weights)
 
     def _warn_of_solved_validation(self, validation: Samples) -> None:
-        """Warn if the head was solved with the validation samples, from whose features it knows their labels."""
-        x = ArraySamples(validation.draw(RECOGNIZED_ROWS, self.seed).columns[0])
-        features, _ = self._compute_given(x.blocks(BATCH_SIZE))
-        instead = "solve the head with the same validation_split"
-        warn_of_training_samples("validation", self.head.recognizes_features(features), instead)
+        """Warn if the head was solved with the validation samples, from whose features it knows their labels.
+
+        Samples are recognized by their features or, once these were trained, by having been so in an earlier tuning.
+        """
+        x, y, *_ = validation.draw(RECOGNIZED_ROWS, self.seed).columns
+        features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
+        recognized, known = self.head.recognizes_features(features), self._solved_rows()
+        if known:
+            keys = row_keys((x, y["label"]))
+            recognized = recognized | [key in known for key in keys]
+            for row in np.flatnonzero(recognized):
+                known.setdefault(keys[row], -1)  # as that of samples without an influence
+        warn_of_training_samples("validation", recognized, "solve the head with the same validation_split")
 
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""

@@ -141,6 +141,8 @@ def _write_litert(
             reason = wrong[0]
         if any(variable.dtype == "int8" for variable in model.resource.variables):
             reason += ". Weights are integers after quantize(): export before it, with optimizations="
+        elif "xf16>" in str(error):  # a type in the converter's intermediate language
+            reason += " in float16: export a model that was made under the policy float32, with these weights"
         raise ValueError(f"format='litert' cannot hold this model: {reason}") from None
 
 
