@@ -192,6 +192,12 @@ def _curves_of_classes(
     return lines
 
 
+def _check_curves(curves: Any, kind: type) -> None:
+    known = isinstance(curves, Mapping) and all(isinstance(curve, kind) for curve in curves.values())
+    if not known or not curves:
+        raise ValueError(f"curves must hold at least one {kind.__name__} by its name; found {_kinds(curves)}")
+
+
 def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = None) -> Figure:
     """Draw risk-coverage curves: the error among the samples of which each classifier is most certain.
 
@@ -215,9 +221,7 @@ def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = Non
     >>> figure.axes[0].get_legend().get_texts()[0].get_text()
     'network: 0.1111'
     """
-    known = isinstance(curves, Mapping) and all(isinstance(curve, RiskCoverageCurve) for curve in curves.values())
-    if not known or not curves:
-        raise ValueError(f"curves must hold at least one RiskCoverageCurve by its classifier's name; found {curves!r}")
+    _check_curves(curves, RiskCoverageCurve)
     ax = new_axes(5.6, 4.0) if ax is None else check_axes(ax)
     lines = {}
     for (name, curve), (color, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
@@ -255,9 +259,7 @@ def decision_curve(curves: Mapping[str, DecisionCurve], ax: Axes | None = None) 
     >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     ['network', 'treat all', 'treat none']
     """
-    known = isinstance(curves, Mapping) and all(isinstance(curve, DecisionCurve) for curve in curves.values())
-    if not known or not curves:
-        raise ValueError(f"curves must hold at least one DecisionCurve by its classifier's name; found {curves!r}")
+    _check_curves(curves, DecisionCurve)
     ax = new_axes(5.6, 4.0) if ax is None else check_axes(ax)
     lines = {}
     for (name, curve), (color, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
@@ -273,14 +275,21 @@ def decision_curve(curves: Mapping[str, DecisionCurve], ax: Axes | None = None) 
     return figure_of(ax)
 
 
+def _kinds(value: Any) -> str:
+    """Return the type of a value, and of a mapping those of its values by their names."""
+    if not isinstance(value, Mapping):
+        return type(value).__name__
+    return "{" + ", ".join(f"{name!r}: {type(one).__name__}" for name, one in value.items()) + "}"
+
+
 def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], columns: int = 3) -> Figure:
     """Draw losses and metrics over the epochs: a panel for each, with a line for each run.
 
     Parameters
     ----------
     histories : mapping of str to mapping of str to sequence of float
-        The ``history`` of each run, as Keras' ``fit`` returns it: one number per epoch. Names that begin with ``val_``
-        are drawn dashed in the panel of the rest of the name. The learning rate is left out.
+        By the name of each run what Keras' ``fit`` returns, or its ``history``: one number per epoch. Names that begin
+        with ``val_`` are drawn dashed in the panel of the rest of the name. The learning rate is left out.
     columns : int
         Panels per row at most, 3 by default.
 
@@ -294,8 +303,12 @@ def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], colu
     >>> [ax.get_title() for ax in figure.axes]
     ['loss', 'accuracy']
     """
+    if isinstance(histories, Mapping):
+        histories = {name: getattr(one, "history", one) for name, one in histories.items()}
     if not isinstance(histories, Mapping) or not all(isinstance(one, Mapping) for one in histories.values()):
-        raise TypeError(f"histories must map names of runs to their histories; found {histories!r}")
+        raise TypeError(
+            f"histories must map names of runs to their histories, as {{'network': history}}; found {_kinds(histories)}"
+        )
     keys = [key for history in histories.values() for key in history if key not in NOT_DRAWN]
     panels = list(dict.fromkeys(key.removeprefix("val_") for key in keys))
     if not panels:

@@ -1,5 +1,6 @@
 """Risk-coverage and learning curves: the data of the lines."""
 
+import keras
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -61,6 +62,22 @@ def test_learning_curves_have_a_panel_per_metric_and_a_line_per_run():
 def test_learning_curves_without_histories_raise(histories):
     with pytest.raises(ValueError, match=r"histories must.*found none"):
         plots.learning_curves(histories)
+
+
+def test_learning_curves_take_histories_of_keras():
+    history = keras.callbacks.History()
+    history.history = {"loss": [2.0, 1.0]}
+    (line,) = plots.learning_curves({"network": history}).axes[0].get_lines()
+    np.testing.assert_array_equal(line.get_ydata(), [2.0, 1.0])
+    with pytest.raises(TypeError, match=r"histories must.*found History$"):
+        plots.learning_curves(history)
+
+
+def test_curves_of_another_kind_are_named_by_their_type():
+    with pytest.raises(ValueError, match=r"RiskCoverageCurve.*found \{'network': ndarray\}$"):
+        plots.risk_coverage({"network": np.zeros((1000, 2))})
+    with pytest.raises(ValueError, match=r"DecisionCurve.*found ndarray$"):
+        plots.decision_curve(np.zeros((1000, 2)))
 
 
 def test_risk_coverage_without_curves_raises():
