@@ -234,3 +234,28 @@ def test_explain_of_network_uses_class_names(wine):
 def test_options_of_fit_that_are_other_arguments_raise(name):
     with pytest.raises(ValueError, match=f"^fit_options must not hold {name}: "):
         clone(NETWORK).set_params(fit_options={name: 2}).fit(np.eye(4), [0, 1, 0, 1])
+
+
+@pytest.fixture
+def network():
+    model = ds.SimplexClassifier(ds.backbones.mlp([8]), num_classes=3)
+    model.compile()
+    return model
+
+
+def test_sample_weights_that_are_all_zero_raise(network):
+    x, y = load_wine(return_X_y=True)
+    with pytest.raises(ValueError, match=r"^sample_weight must.*found zeros alone$"):
+        network.fit(x, y, sample_weight=np.zeros(len(y)), verbose=0)
+
+
+def test_validation_data_without_labels_raise(network):
+    x, y = load_wine(return_X_y=True)
+    with pytest.raises(ValueError, match=r"^validation_data must.*found ndarray$"):
+        network.fit(x, y, validation_data=x, verbose=0)
+
+
+def test_list_of_samples_raises_with_the_array_to_pass(network):
+    x, y = load_wine(return_X_y=True)
+    with pytest.raises(ValueError, match=r"^x and y must.*A list of samples becomes numpy.array\(x\)$"):
+        network.fit(list(x), y, verbose=0)

@@ -303,6 +303,8 @@ class SimplexClassifier(CalibratedNetwork):
         labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = self._samples(x, y, sample_weight, labeled=True)
+        if len(samples.columns) > 2 and not np.any(samples.columns[2]):
+            raise ValueError("sample_weight must have an entry above zero, or nothing is trained; found zeros alone")
         feature_names = self.feature_names or column_names(x)
         is_first = self._build_for(samples)
         validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)

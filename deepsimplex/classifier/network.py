@@ -343,6 +343,10 @@ class SimplexNetwork(keras.Model):
 
     def _labeled_samples(self, data: Any, feature_names: Any) -> Samples:
         """Check labeled samples in one argument: (x, y) or (x, y, sample_weight), or a stream of batches."""
+        if not (is_stream(data) or (isinstance(data, list | tuple) and 2 <= len(data) <= 3)):
+            raise ValueError(
+                f"validation_data must be (x, y), (x, y, sample_weight) or batches of them; found {type(data).__name__}"
+            )
         x, y, weight = (data, None, None) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
         return self._samples(x, y, weight, feature_names, labeled=True)
 

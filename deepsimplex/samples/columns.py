@@ -57,7 +57,8 @@ def checked_columns(x: Any, y: Any, sample_weight: Any, name: str, precision: st
     for array in keras.tree.flatten(y):
         if np.ndim(array) == 0 or len(array) != rows:
             value = len(array) if np.ndim(array) else "a single number"
-            raise ValueError(f"{name} and y must have the same number of samples; found {rows} and {value}")
+            hint = f". A list of samples becomes numpy.array({name})" if value == len(leaves) > 1 else ""
+            raise ValueError(f"{name} and y must have the same number of samples; found {rows} and {value}{hint}")
     return (x, y) if sample_weight is None else (x, y, _checked_weights(sample_weight, rows))
 
 
