@@ -11,6 +11,7 @@ from deepsimplex.classifier.given_features import augments
 from deepsimplex.heads.features import feature_neighbor_error
 from deepsimplex.losses.composition import default_mass
 from deepsimplex.samples import Samples
+from deepsimplex.samples.columns import row_keys
 
 SHAPE = (6, 6)
 
@@ -223,11 +224,16 @@ def test_random_layers_behind_weights_do_not_augment():
     assert not augment(keras.layers.Flatten())
 
 
-def test_stream_is_whole_after_comparison_of_epochs(images):
+def test_comparison_of_epochs_leaves_a_stream_whole(images):
     x, y = images
     stream = Samples.of(Augmented(x, y, 0.0))
-    assert stream.recurs(50)
+    assert stream.recur(set(row_keys(x[:50])))
+    assert not stream.recur(set(row_keys(x[:50] + 1.0)))
     assert sum(len(batch[1]) for batch in stream.read()) == 90
-    assert Samples.of(in_batches(x, y)).recurs(50)  # cannot be read twice
-    ragged = tf.data.Dataset.from_tensor_slices((tf.ragged.constant([[1.0], [2.0, 3.0]]), [0, 1])).batch(1)
-    assert Samples.of(ragged).recurs(50)
+    assert Samples.of(in_batches(x, y)).recur(set(row_keys(x + 1.0)))  # cannot be read again
+
+
+def test_error_of_rows_of_several_lengths_in_a_stream():
+    rows = tf.ragged.constant([[1.0], [2.0, 3.0], [1.0, 0.5]])
+    stream = Samples.of(tf.data.Dataset.from_tensor_slices((rows, [0, 1, 1])).batch(3))
+    assert feature_neighbor_error(stream, lambda x, training: x.to_tensor(), np.asarray) > 0

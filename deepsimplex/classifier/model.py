@@ -52,7 +52,7 @@ from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.evaluation import Report
 from deepsimplex.export import export_model, model_card
 from deepsimplex.export.model_card import PIXELS, classification_task, write_card
-from deepsimplex.heads.features import ROWS, FeatureMoments, KeptRows, feature_neighbor_error
+from deepsimplex.heads.features import FeatureMoments, KeptRows, feature_neighbor_error
 from deepsimplex.losses import ClassifierLoss, get_loss
 from deepsimplex.losses.composition import FEATURE_ERROR_POWER
 from deepsimplex.losses.readout_losses import ProbabilityLoss
@@ -849,7 +849,7 @@ class SimplexClassifier(CalibratedNetwork):
 
         A network that sees every sample anew in every epoch does not learn the samples by heart.
         """
-        if backbone is not None and (augments(backbone) or not samples.recurs(ROWS, steps)):
+        if backbone is not None and augments(backbone):
             return 0.0
         error = feature_neighbor_error(samples, backbone, labels.class_numbers, steps=steps, seed=self.seed)
         return error**FEATURE_ERROR_POWER

@@ -12,6 +12,7 @@ from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.validation import check_array, unmasked
 from deepsimplex.kernels import squared_distances
 from deepsimplex.samples import Draw, Reservoir, Samples, is_stream
+from deepsimplex.samples.columns import has_ragged, row_keys
 from deepsimplex.samples.reservoir import can_join, joined, take
 
 # Number of rows for initial points, the median distance and the error: more rows change them little.
@@ -135,7 +136,8 @@ def feature_neighbor_error(
     Returns
     -------
     float
-        In [0, 1]; 0 for a single sample. Of neighbors at equal distances each counts for its share.
+        In [0, 1]; 0 for a single sample, and for a stream whose samples do not come again in its next epoch. Of
+        neighbors at equal distances each counts for its share.
 
     Raises
     ------
@@ -155,8 +157,11 @@ def feature_neighbor_error(
         rows = np.split(drawn, range(size := _batch_size(samples.columns[0]), len(drawn), size))
         blocks = ((as_arrays(x), y) for x, y, *_ in (take(samples.columns, some) for some in rows))
     parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    keys: set[bytes] = set()
     for x, y, *_ in blocks:
         parts.append((compute_features(x, backbone), class_numbers(y)))
+        if samples.is_stream and not has_ragged(x):
+            keys.update(row_keys(x))
         if sum(len(numbers) for _, numbers in parts) >= ROWS:
             break
     if not parts:
@@ -164,6 +169,8 @@ def feature_neighbor_error(
     features, numbers = joined(parts)
     if not np.isfinite(features).all():
         raise ValueError("samples must give finite features; found NaN or infinity")
+    if keys and not samples.recur(keys, steps):
+        return 0.0
     squared = squared_distances(features, features)
     np.fill_diagonal(squared, np.inf)
     nearest = squared == squared.min(axis=1, keepdims=True)
