@@ -71,10 +71,11 @@ def augments(network: Any) -> bool:
 
     Examples
     --------
-    >>> flip, dense = keras.layers.RandomFlip(), keras.layers.Dense(3)
-    >>> network = keras.Sequential([keras.Input((8, 8, 1)), flip, keras.layers.Flatten(), dense])
-    >>> augments(network), augments(keras.Sequential([keras.Input((4,)), dense, keras.layers.Dropout(0.5)]))
-    (True, False)
+    >>> flip, convolution = keras.layers.RandomFlip(), keras.layers.Conv2D(3, 2)
+    >>> augments(keras.Sequential([keras.Input((8, 8, 1)), flip, convolution]))
+    True
+    >>> augments(keras.Sequential([keras.Input((8, 8, 1)), convolution, keras.layers.Dropout(0.5)]))
+    False
     """
     for layer in inner_layers(network) or [network]:
         if any(variable.name == "seed_generator_state" for variable in layer.variables):
