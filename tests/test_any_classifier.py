@@ -12,7 +12,7 @@ import tensorflow as tf
 from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -379,3 +379,15 @@ def test_zero_of_new_rows_alone_is_half_the_smallest_held_out_probability():
     assert after.floor_ == 0.05
     expected = after.calibration_.apply_probabilities(np.array([[0.05, 1.0]]) / 1.05)
     np.testing.assert_allclose(after.predict_proba([[0.0, 1.0]]), expected)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_training_rows_of_a_process_inside_warn(scaled):
+    X, y = load_wine(return_X_y=True)
+    y[::5] = np.random.default_rng(0).permutation(y[::5])  # so that a calibration has something to do
+    process = ds.SimplexGaussianProcess()
+    classifier = make_pipeline(StandardScaler(), process) if scaled else process
+    after = ds.AfterTraining(classifier.fit(X[::2], y[::2]))
+    with pytest.warns(UserWarning, match="^calibrate needs samples that were held out of training; found 89 training"):
+        after.calibrate(X[::2], y[::2])
+    after.calibrate(X[1::2], y[1::2])

@@ -15,6 +15,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
@@ -22,7 +23,8 @@ from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.messages import shown
 from deepsimplex._utils.validation import check_array, check_class_names, check_probabilities
-from deepsimplex.calibration.after_training import FittedComponents
+from deepsimplex.calibration.after_training import RECOGNIZED_ROWS, FittedComponents
+from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier, no_gradient
 from deepsimplex.export import export_model
@@ -284,6 +286,14 @@ class AfterTraining(CalibratedClassifier):
             raise ValueError(f"X and y must have as many rows; found {rows} and {len(numbers)}")
         # The numbers count sorted classes.
         return X, np.argsort(self.classes_, kind="stable")[numbers], weights
+
+    def _training_samples(self, X: Any) -> NDArray[np.bool_]:
+        """Ask the classifier, or the one at the end of a pipeline, if it is one of ours, which knows its samples."""
+        classifier: Any = self.classifier
+        if isinstance(classifier, Pipeline):
+            X, classifier = classifier[:-1].transform(X[:RECOGNIZED_ROWS]), classifier[-1]
+        is_ours = isinstance(classifier, CalibratedClassifier | CalibratedNetwork)
+        return classifier._training_samples(X) if is_ours else super()._training_samples(X)
 
     def _differentiable(self, of: Explained) -> Any:
         classifier: Any = self.classifier
