@@ -28,7 +28,7 @@ from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier, no_gradient
 from deepsimplex.export import export_model
-from deepsimplex.export.portable_formats import write_behind
+from deepsimplex.export.portable_formats import warn_of_rounded_columns, write_behind
 
 _KEY = "deepsimplex after training 1"
 # Rows of random numbers whose probabilities tell one classifier from another, and the largest difference of one.
@@ -483,6 +483,8 @@ class AfterTraining(CalibratedClassifier):
         if format != "onnx":
             raise ValueError(f"format must be 'onnx' for {shown(classifier)}, by skl2onnx; found {format!r}{alone}")
         behind = partial(export_model, resource, format=format, **options)
+        if options["input_dtype"] == "float32":
+            warn_of_rounded_columns(classifier, X)
         try:
             write_behind(classifier, filepath, behind, self.n_features_in_, X, options["input_dtype"])
         except ValueError as error:

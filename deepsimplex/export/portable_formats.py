@@ -217,9 +217,15 @@ def export_pipeline(
         export(Path(filepath))
     else:
         if input_dtype == "float32":
-            for ranges in _ranges([step for _, step in pipeline.steps[:-1]], X):
-                warn_of_rounding(*ranges, ", or export with input_dtype='float64'", None if X is None else list(X))
+            warn_of_rounded_columns(pipeline[:-1], X)
         write_behind(pipeline[:-1], filepath, export, pipeline.n_features_in_, X, input_dtype)
+
+
+def warn_of_rounded_columns(model: Any, X: Any) -> None:
+    """Warn if single precision rounds columns of a frame X, or those that scalers of a pipeline were fitted to."""
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    for ranges in _ranges(steps, X):
+        warn_of_rounding(*ranges, ", or export with input_dtype='float64'", None if X is None else list(X))
 
 
 def _ranges(steps: Sequence[Any], X: Any) -> Iterator[tuple[Any, Any]]:

@@ -243,3 +243,14 @@ def test_classifiers_without_onnx_conversion_raise_before_writing(tmp_path):
     with pytest.raises(ValueError, match=re.escape("format='onnx' cannot hold Votes(): ")):
         ds.AfterTraining(Votes()).export(tmp_path / "votes.onnx", format="onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_of_a_wrapped_pipeline_that_single_precision_rounds_warn(data, tmp_path):
+    X, y = data
+    X = np.c_[1.7e9 + X[:, :1], X[:, 1:3]].astype(np.float64)  # a time in seconds
+    wrapped = ds.AfterTraining(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y))
+    with pytest.warns(UserWarning, match=r"^float32 rounds 1 of 3 features; feature 0.*input_dtype='float64'"):
+        wrapped.export(tmp_path / "rounded.onnx", format="onnx")
+    wrapped.export(tmp_path / "m.onnx", format="onnx", input_dtype="float64")
+    outputs = run(tmp_path / "m.onnx", {"features": X})
+    np.testing.assert_allclose(outputs["class_probabilities"], wrapped.predict_proba(X), atol=1e-5)
