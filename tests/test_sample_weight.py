@@ -245,7 +245,7 @@ def network():
 
 def test_sample_weights_that_are_all_zero_raise(network):
     x, y = load_wine(return_X_y=True)
-    with pytest.raises(ValueError, match=r"^sample_weight must.*found zeros alone$"):
+    with pytest.raises(ValueError, match=r"^sample_weight must.*not all zero"):
         network.fit(x, y, sample_weight=np.zeros(len(y)), verbose=0)
 
 

@@ -22,22 +22,8 @@ _SETS = 4
 _ZEROS = keras.initializers.Zeros
 
 
-def trained_weights(network: keras.layers.Layer) -> list[keras.Variable]:
-    """Return the weights that a model around the network trains, also of trainable layers in a network that is not.
-
-    Examples
-    --------
-    >>> network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)])
-    >>> network.trainable = False
-    >>> network.layers[-1].trainable = True
-    >>> len(trained_weights(network)), len(network.trainable_weights)
-    (2, 0)
-    """
-    return [weight for weight in network.weights if weight.trainable]
-
-
 def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
-    """Return whether a network has no weights to train, and will have none once it is built.
+    """Return whether a network has no trainable weights, and will have none once it is built.
 
     Examples
     --------
@@ -49,8 +35,30 @@ def has_nothing_to_train(backbone: keras.layers.Layer) -> bool:
     True
     """
     is_empty = isinstance(backbone, keras.Sequential) and not backbone.layers  # an input alone, which is never built
-    trains = any(weight.trainable for weight in backbone.weights) if backbone.built else backbone.trainable
-    return is_empty or not trains
+    return not backbone.trainable or is_empty or (backbone.built and not backbone.trainable_weights)
+
+
+def check_frozen(backbone: keras.layers.Layer) -> None:
+    """Raise ValueError for a frozen network some of whose layers were unfrozen: it stays frozen as a whole.
+
+    Examples
+    --------
+    >>> network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2, name="last")])
+    >>> network.trainable = False
+    >>> check_frozen(network)
+    >>> network.layers[-1].trainable = True
+    >>> check_frozen(network)
+    Traceback (most recent call last):
+    ValueError: backbone.trainable must be True for layers that are trained; found False, and layer 'last' unfrozen. \
+Set backbone.trainable = True, then trainable = False of the others
+    """
+    with_weights = [] if backbone.trainable else [layer for layer in inner_layers(backbone) if layer.weights]
+    unfrozen = [layer.name for layer in with_weights if layer.trainable]
+    if 0 < len(unfrozen) < len(with_weights):  # all of them: frozen by its constructor, which layers do not know
+        raise ValueError(
+            "backbone.trainable must be True for layers that are trained; found False, and layer "
+            f"{unfrozen[0]!r} unfrozen. Set backbone.trainable = True, then trainable = False of the others"
+        )
 
 
 def random_layers(layer: Any) -> list[str]:

@@ -24,11 +24,11 @@ from deepsimplex.classifier.compiled_metrics import converted_metrics
 from deepsimplex.classifier.given_features import (
     BATCH_SIZE,
     augments,
+    check_frozen,
     gives_probabilities,
     has_nothing_to_train,
     random_layers,
     rescales_bytes,
-    trained_weights,
     trains_pretrained,
 )
 from deepsimplex.classifier.keras_files import check_overwrite
@@ -303,14 +303,16 @@ class SimplexClassifier(CalibratedNetwork):
         labels = self._training_labels("fit", class_weight)
         workers, steps_per_epoch = self._workers, kwargs.get("steps_per_epoch")
         samples = self._samples(x, y, sample_weight, labeled=True)
-        if len(samples.columns) > 2 and not np.any(samples.columns[2]):
-            raise ValueError("sample_weight must have an entry above zero, or nothing is trained; found zeros alone")
+        if len(samples.columns) > 2:
+            check_sample_weight(samples.columns[2], samples.num_rows)  # not all zero
         feature_names = self.feature_names or column_names(x)
         is_first = self._build_for(samples)
         validation = None if validation_data is None else self._labeled_samples(validation_data, feature_names)
+        if not self.backbone.trainable:
+            check_frozen(self.backbone)
         is_solved = self._fit_solves_head()
         if is_first and verbose and trains_pretrained(self.backbone):
-            count = sum(int(np.prod(weight.shape)) for weight in trained_weights(self.backbone))
+            count = sum(int(np.prod(weight.shape)) for weight in self.backbone.trainable_weights)
             print(
                 f"fit trains all {count:,} weights of backbone {self.backbone.name!r}, which have been trained before. "
                 "backbone.trainable = False, before SimplexClassifier, keeps them: docs/guides/pretrained_backbones.md"
@@ -520,7 +522,7 @@ class SimplexClassifier(CalibratedNetwork):
         if not self.head.is_closed_form or has_nothing_to_train(self.backbone):
             return self.head.is_closed_form
         if not self.head.adapted:
-            weights = trained_weights(self.backbone)
+            weights = self.backbone.trainable_weights
             raise ValueError(
                 "backbone must have nothing to train for a head in closed form, which is chosen by samples that are "
                 f"left out: none would be left out of its {len(weights)} trainable weights, {weights[0].path} among "
@@ -867,7 +869,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "that were held out afterwards"
             )
             self._set_unknown(None)
-        if self._given_features is not None and trained_weights(self.backbone):
+        if self._given_features is not None and self.backbone.trainable_weights:
             self._given_features.clear()
         if labels is not None:
             self.unweighted_readout.set_class_weight(labels.class_weights)
@@ -1051,7 +1053,7 @@ class SimplexClassifier(CalibratedNetwork):
             p = self.unweighted_readout.unweighted(self.readout(self._read_out(features)))
             return self.after_training.differentiable.apply_probabilities(p)
 
-        (samples,) = self._checked(x, arrays=True).columns[:1]
+        (samples,) = self._checked(x, arrays=True, for_head=False).columns[:1]
         options: Any = (of, labels, method, layer, baseline, steps, batch_size)
         return saliency_maps(self.after_training, self.backbone, probabilities, x, samples, *options)
 

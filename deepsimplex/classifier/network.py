@@ -15,7 +15,7 @@ from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.backbones import backbone as make_backbone
 from deepsimplex.calibration.after_training import FittedComponents
-from deepsimplex.classifier.given_features import GivenFeatures, fixed_statistics, has_nothing_to_train, trained_weights
+from deepsimplex.classifier.given_features import GivenFeatures, fixed_statistics, has_nothing_to_train
 from deepsimplex.classifier.keras_files import CheckpointState
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
@@ -72,7 +72,7 @@ class SimplexNetwork(keras.Model):
         is_default = target is None and head is None and covariance is None
         if is_default and has_nothing_to_train(backbone):
             head = "closed_form"
-        self._hide("_head_for_trained_backbone", is_default and bool(trained_weights(backbone)))
+        self._hide("_head_for_trained_backbone", is_default and bool(backbone.trainable_weights))
         self.target: Target = TARGETS.get(target or DEFAULT_TARGET)
         check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
@@ -509,7 +509,7 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        explained = self.head.explain(self._checked(x, arrays=True).columns[0], k, self.backbone)
+        explained = self.head.explain(self._checked(x, arrays=True, for_head=False).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
