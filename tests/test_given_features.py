@@ -684,10 +684,11 @@ def test_validation_samples_that_the_head_was_solved_with_warn(digits):
 def test_layer_that_is_unfrozen_in_a_frozen_backbone_raises(digits):
     x, y, *_ = digits
     layers = [keras.layers.Flatten(), keras.layers.Dense(8), keras.layers.Dense(8, name="last")]
-    model = make_model(keras.Sequential([keras.Input((8, 8)), *layers], trainable=False), inducing=50)
-    model.fit(x, y, verbose=0)  # whose layers do not know that they are frozen
-    model.backbone.trainable = False
-    model.backbone.layers[-1].trainable = True
+    backbone = keras.Sequential([keras.Input((8, 8)), *layers])
+    backbone.trainable = False
+    model = make_model(backbone, inducing=50)
+    model.fit(x, y, verbose=0)
+    backbone.layers[-1].trainable = True
     model.compile("sgd")
     with pytest.raises(ValueError, match=r"^backbone.trainable must be True.*layer 'last' unfrozen"):
         model.fit(x, y, verbose=0)
