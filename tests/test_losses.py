@@ -95,7 +95,7 @@ def test_losses_round_trip_through_their_config():
     assert loss.beta == 0.25
 
 
-@keras.saving.register_keras_serializable(package="tests")
+@keras.saving.register_keras_serializable(package=__name__)  # the module is imported by its name, too
 class SquaredError(ds.losses.LatentLoss):
     def call(self, observation, latent):
         return tf.reduce_sum(tf.square(observation["loc"] - latent["loc"]), axis=-1)
