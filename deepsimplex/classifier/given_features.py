@@ -52,7 +52,7 @@ def check_frozen(backbone: keras.layers.Layer) -> None:
     ValueError: backbone.trainable must be True for layers that are trained; found False, and layer 'last' unfrozen. \
 Set backbone.trainable = True, then trainable = False of the others
     """
-    with_weights = [] if backbone.trainable else [layer for layer in inner_layers(backbone) if layer.weights]
+    with_weights = [layer for layer in inner_layers(backbone) if layer.weights]
     unfrozen = [layer.name for layer in with_weights if layer.trainable]
     if 0 < len(unfrozen) < len(with_weights):  # all of them: frozen by its constructor, which layers do not know
         raise ValueError(
@@ -86,7 +86,7 @@ def augments(network: Any) -> bool:
     False
     """
     for layer in inner_layers(network) or [network]:
-        if any(variable.name == "seed_generator_state" for variable in layer.variables):
+        if random_layers(layer):
             return not layer.weights
         if layer.weights and not isinstance(layer, keras.layers.Normalization):
             return False

@@ -601,10 +601,10 @@ class SimplexClassifier(CalibratedNetwork):
             )
             return samples
         x, y, *others = samples.columns
-        weights = None if not others or others[0] is None else np.asarray(others[0])
         keys = row_keys((x, y["label"]))
         if not self._solved_rows():
             features, _ = self._compute_given(ArraySamples(x).blocks(BATCH_SIZE))
+            weights = None if not others or others[0] is None else np.asarray(others[0])
             recognized = self.head.recognizes(features, y["label"], sample_weight=weights)
             if changed := np.count_nonzero(self.head.recognizes_features(features) & ~recognized):
                 warn_caller(
