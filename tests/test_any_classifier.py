@@ -391,3 +391,36 @@ def test_training_rows_of_a_process_inside_warn(scaled):
     with pytest.warns(UserWarning, match="^calibrate needs samples that were held out of training; found 89 training"):
         after.calibrate(X[::2], y[::2])
     after.calibrate(X[1::2], y[1::2])
+
+
+def test_density_compares_the_columns_of_frames():
+    X, y = load_wine(return_X_y=True, as_frame=True)
+    wrapped = ds.AfterTraining(RandomForestClassifier(5, random_state=0).fit(X, y)).fit_density(X, y)
+    assert wrapped.familiarity(X).mean() > 0.4
+    for call in (lambda: wrapped.familiarity(X[X.columns[::-1]]), lambda: wrapped.fit_density(X[X.columns[::-1]], y)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            call()
+
+
+def test_pipeline_of_its_classifier_alone_is_that_classifier(forest, digits):
+    (X, _), held_out, _, _ = digits
+    expected = ds.AfterTraining(forest).calibrate(*held_out).conformalize(*held_out)
+    wrapped = ds.AfterTraining(make_pipeline(forest)).calibrate(*held_out).conformalize(*held_out)
+    np.testing.assert_array_equal(wrapped.predict_set(X), expected.predict_set(X))
+    np.testing.assert_array_equal(wrapped.predict_proba(X), expected.predict_proba(X))
+
+
+def test_network_of_features_is_predicted(iris, capsys):
+    (X, y), _ = iris
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(5), keras.layers.Dense(3, "softmax")])
+    features = keras.Model(network.inputs, network.layers[0].output)
+    wrapped = ds.AfterTraining(network, features=features).fit_density(X, y)
+    by_hand = ds.AfterTraining(network, features=lambda X: features.predict(X, verbose=0)).fit_density(X, y)
+    np.testing.assert_array_equal(wrapped.familiarity(X), by_hand.familiarity(X))
+    assert capsys.readouterr().out == ""
+
+
+def test_data_set_raises(regression, iris):
+    data = tf.data.Dataset.from_tensor_slices(iris[1]).batch(16)
+    with pytest.raises(TypeError, match=r"X must be an array, .*; found a .*Dataset"):
+        ds.AfterTraining(regression).calibrate(data)

@@ -16,19 +16,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex._utils.archives import load_arrays, naming_damage, save_arrays
 from deepsimplex._utils.array_operations import is_tensor
 from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.messages import shown
-from deepsimplex._utils.validation import check_array, check_class_names, check_probabilities
+from deepsimplex._utils.validation import check_array, check_choice, check_class_names, check_probabilities
 from deepsimplex.calibration.after_training import RECOGNIZED_ROWS, FittedComponents
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.saliency_maps import Explained
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier, no_gradient
 from deepsimplex.export import export_model
 from deepsimplex.export.portable_formats import warn_of_rounded_columns, write_behind
+from deepsimplex.samples import is_stream
 
 _KEY = "deepsimplex after training 1"
 # Rows of random numbers whose probabilities tell one classifier from another, and the largest difference of one.
@@ -55,8 +56,8 @@ class AfterTraining(CalibratedClassifier):
         fitted to the numbers 0 to n - 1.
     features : callable, optional
         From samples to the features [N, d] of ``fit_density`` and ``familiarity``: ``pipeline[:-1].transform``, or
-        ``keras.Model(model.input, model.layers[-2].output).predict``. Default None: these two methods take features,
-        which samples of a table are.
+        ``keras.Model(model.input, model.layers[-2].output)``, whose ``predict`` is called. Default None: these two
+        methods take features, which samples of a table are.
 
     Attributes
     ----------
@@ -280,6 +281,11 @@ class AfterTraining(CalibratedClassifier):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
+        if is_stream(X):
+            raise TypeError(
+                f"X must be an array, with y beside it; found a {type(X).__name__}. The arrays of a tf.data.Dataset: "
+                "x, y = map(numpy.concatenate, zip(*dataset.as_numpy_iterator()))"
+            )
         X, numbers, weights = super()._labeled_arrays(X, y, sample_weight)
         rows = X.shape[0] if hasattr(X, "shape") else len(numbers)  # several inputs of a network have no shape
         if rows != len(numbers):
@@ -289,11 +295,10 @@ class AfterTraining(CalibratedClassifier):
 
     def _training_samples(self, X: Any) -> NDArray[np.bool_]:
         """Ask the classifier, or the one at the end of a pipeline, if it is one of ours, which knows its samples."""
-        classifier: Any = self.classifier
-        if isinstance(classifier, Pipeline):
-            X, classifier = classifier[:-1].transform(X[:RECOGNIZED_ROWS]), classifier[-1]
-        is_ours = isinstance(classifier, CalibratedClassifier | CalibratedNetwork)
-        return classifier._training_samples(X) if is_ours else super()._training_samples(X)
+        before, classifier = _split(self.classifier)
+        if not isinstance(classifier, CalibratedClassifier | CalibratedNetwork):
+            return super()._training_samples(X)
+        return classifier._training_samples(X if before is None else before.transform(X[:RECOGNIZED_ROWS]))
 
     def _differentiable(self, of: Explained) -> Any:
         classifier: Any = self.classifier
@@ -319,7 +324,11 @@ class AfterTraining(CalibratedClassifier):
 
     def _density_features(self, X: Any) -> NDArray[Any]:
         if self.features is not None:
-            return check_array(self.features(X), "the output of features", "[N, d]")
+            network: Any = self.features if isinstance(self.features, keras.Model) else None
+            features = self.features(X) if network is None else network.predict(X, verbose=0)
+            return check_array(features, "the output of features", "[N, d]")
+        if hasattr(self.classifier, "feature_names_in_"):
+            validate_data(self.classifier, X, reset=False, skip_check_array=True)  # names of columns, and their order
         try:
             return check_array(X, "X", "[N, d]")
         except (TypeError, ValueError) as error:
@@ -458,12 +467,25 @@ class AfterTraining(CalibratedClassifier):
         """
         self._write(filepath, class_names, format, verbose, input_dtype, X=X)
 
-    def _export(self, filepath: str | os.PathLike[str], format: str, *, X: Any = None, **options: Any) -> None:
+    def _export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str,
+        calibrated: Callable[[Any], Any] = lambda p: p,
+        *,
+        X: Any = None,
+        **options: Any,
+    ) -> None:
         classifier, is_network = self.classifier, isinstance(self.classifier, keras.Model)
         if self._after_training.density is not None and not (is_network and self.features is None):
             raise ValueError("export has no features for the density; remove it by fit_density(None)")
         if X is not None and (classifier is None or is_network):
             raise ValueError("X must not be given but for a pipeline of columns of a data frame")
+        before, last = _split(classifier)
+        if isinstance(last, CalibratedClassifier):
+            after = options | {"calibrated": lambda p: calibrated(self._calibrated(p))}
+            self._export_ours(before, last, filepath, format, X, after)
+            return
         resource, _, readout = self._served()
         if is_network:
             inputs = getattr(classifier, "inputs", None) or []
@@ -475,7 +497,8 @@ class AfterTraining(CalibratedClassifier):
         else:
             options["sample_dtype"] = options["input_dtype"]
             shape, name = (len(self.classes_),), "probabilities"
-        options |= {"latent": None, "readout": readout, "sample_shape": shape, "input_name": name}
+        options |= {"latent": None, "readout": lambda p: calibrated(readout(p))}
+        options |= {"sample_shape": shape, "input_name": name}
         if classifier is None or is_network:
             export_model(resource, filepath, format, **options)
             return
@@ -490,10 +513,29 @@ class AfterTraining(CalibratedClassifier):
         except ValueError as error:
             if error.__cause__ is None:  # not a converter's
                 raise
-            reason = str(error.__cause__).strip().partition("\n")[0].rstrip(".")
+            reason = _root_cause(error)
             if X is None and hasattr(classifier, "feature_names_in_"):
                 reason += ". Columns of a data frame become inputs by export(..., X=frame)"
             raise ValueError(f"format='onnx' cannot hold {shown(classifier)}: {reason}{alone}") from error
+
+    def _export_ours(
+        self, before: Pipeline | None, last: CalibratedClassifier, filepath: Any, format: str, X: Any, options: Any
+    ) -> None:
+        """Write a classifier of ours behind the other steps of its pipeline, which skl2onnx converts."""
+        single = check_choice(options["input_dtype"], "input_dtype", last._input_dtypes) == "float32"
+        write = partial(last._export, format=check_choice(format, "format", last._formats))
+        if before is None:
+            if X is not None:
+                raise ValueError("X must not be given but for a pipeline of columns of a data frame")
+            if single:
+                last._warn_of_rounding()
+            write(filepath, **options)
+            return
+        if format != "onnx":
+            raise ValueError(f"format must be 'onnx' for a pipeline, by skl2onnx; found {format!r}")
+        if single:
+            warn_of_rounded_columns(before, X)
+        write_behind(before, filepath, partial(write, **options), self.n_features_in_, X, options["input_dtype"])
 
     def _served(self) -> tuple[Any, None, Callable[[Any], Any]]:
         classifier = self.classifier
@@ -503,9 +545,23 @@ class AfterTraining(CalibratedClassifier):
         return classifier, None, lambda samples: self._calibrated(_both_classes(classifier(samples, training=False)))
 
 
+def _split(classifier: Any) -> tuple[Pipeline | None, Any]:
+    """Return the steps of a pipeline before its classifier, None if there are none, and the classifier."""
+    if not isinstance(classifier, Pipeline):
+        return None, classifier
+    return classifier[:-1] if len(classifier) > 1 else None, classifier[-1]
+
+
 def _both_classes(p: Any) -> Any:
     """Return probabilities [N, n], which may be [N, 1], of the second of two classes."""
     return tf.concat([1 - p, p], axis=1) if p.shape[1] == 1 else p
+
+
+def _root_cause(error: BaseException) -> str:
+    """Return the first line of the first of the errors that led to this one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def _difference(p: NDArray[Any], q: NDArray[Any]) -> float:

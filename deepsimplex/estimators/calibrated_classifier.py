@@ -657,11 +657,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Check the arguments of ``export``, and write the files; ``further`` are options of ``_export``."""
         check_is_fitted(self)
         check_choice(format, "format", self._formats)
-        ranges = getattr(self, "feature_range_", None)
-        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32" and ranges is not None:
-            remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
-            lower, upper = ranges
-            warn_of_rounding(lower, upper, remedy, getattr(self, "feature_names_in_", None))
+        if check_choice(input_dtype, "input_dtype", self._input_dtypes) == "float32":
+            self._warn_of_rounding()
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
         options: dict[str, Any] = {
@@ -671,6 +668,13 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         }
         self._export(filepath, format, **options, **further, further_outputs=self._further_outputs)
         write_card(self.card(), filepath)
+
+    def _warn_of_rounding(self) -> None:
+        """Warn if single precision rounds a feature by a considerable part of its range in ``fit``."""
+        if (ranges := getattr(self, "feature_range_", None)) is not None:
+            remedy = ", or export with input_dtype='float64'" if "float64" in self._input_dtypes else ""
+            lower, upper = ranges
+            warn_of_rounding(lower, upper, remedy, getattr(self, "feature_names_in_", None))
 
     def _further_outputs(self, p: Any, features: Any) -> dict[str, Any]:
         return self._after_training.served(p, features)
@@ -699,10 +703,17 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _sample_shape(self) -> tuple[int | None, ...] | None:
         return (self.n_features_in_,)
 
-    def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
+    def _export(
+        self,
+        filepath: str | os.PathLike[str],
+        format: str,
+        calibrated: Callable[[Any], Any] = lambda p: p,
+        **options: Any,
+    ) -> None:
+        """Write the files of class probabilities that ``calibrated``, a function of tensors, maps to others."""
         resource, latent, readout = self._served()
         options |= {"sample_shape": (self.n_features_in_,), "input_name": "features"}
-        export_model(resource, filepath, format, latent=latent, readout=readout, **options)
+        export_model(resource, filepath, format, latent=latent, readout=lambda x: calibrated(readout(x)), **options)
 
     @abstractmethod
     def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:

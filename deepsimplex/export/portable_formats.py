@@ -231,6 +231,7 @@ def warn_of_rounded_columns(model: Any, X: Any) -> None:
 def _ranges(steps: Sequence[Any], X: Any) -> Iterator[tuple[Any, Any]]:
     """Yield smallest and largest values of features: of a frame X, else about those that scalers were fitted to."""
     if X is not None:
+        _check_frame(X)
         numbers = [X[name] if X[name].dtype == np.float64 else np.zeros(1) for name in X]
         yield [column.min() for column in numbers], [column.max() for column in numbers]
         return
@@ -240,6 +241,15 @@ def _ranges(steps: Sequence[Any], X: Any) -> Iterator[tuple[Any, Any]]:
             yield step.data_min_, step.data_max_
         elif center is not None and scale is not None:
             yield center - 2.0 * scale, center + 2.0 * scale
+
+
+def _check_frame(X: Any) -> None:
+    """Raise TypeError for what has no columns with names and dtypes."""
+    if not hasattr(X, "columns"):
+        raise TypeError(
+            f"X must be a data frame, whose columns become inputs; found {type(X).__name__}. Leave X out for a model "
+            "that was fitted to an array"
+        )
 
 
 def write_behind(
@@ -271,6 +281,8 @@ def write_behind(
     path = Path(filepath).expanduser()
     check_suffix(path, "onnx")
     check_writable(path.absolute().parent, "filepath")
+    if X is not None:
+        _check_frame(X)
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "behind.onnx")
         behind = onnx.load(Path(folder) / "behind.onnx")
@@ -283,7 +295,8 @@ def write_behind(
         opsets = {each.domain: each.version for each in behind.opset_import} | {"ai.onnx.ml": 3}
         is_classifier = hasattr(model, "predict_proba")
         choices = {id(model): {"zipmap": False}} if is_classifier else None  # an array, not dicts by class
-        before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets, options=choices)
+        with np.errstate(over="raise"):  # constants that single precision does not hold
+            before = skl2onnx.to_onnx(model, initial_types=types, target_opset=opsets, options=choices)
         if is_classifier:
             del before.graph.output[0]  # labels
         before.ir_version = behind.ir_version

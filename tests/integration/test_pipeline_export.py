@@ -254,3 +254,46 @@ def test_columns_of_a_wrapped_pipeline_that_single_precision_rounds_warn(data, t
     wrapped.export(tmp_path / "m.onnx", format="onnx", input_dtype="float64")
     outputs = run(tmp_path / "m.onnx", {"features": X})
     np.testing.assert_allclose(outputs["class_probabilities"], wrapped.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_wrapped_process_is_served(is_alone, data, tmp_path):
+    X, y = data
+    process = ds.SimplexGaussianProcess()
+    inner = (process if is_alone else make_pipeline(StandardScaler(), process)).fit(X[::2], y[::2])
+    wrapped = ds.AfterTraining(inner).calibrate(X[1::2], y[1::2]).conformalize(X[1::2], y[1::2])
+    wrapped.export(tmp_path / "process.onnx", format="onnx", input_dtype="float64")
+    outputs = run(tmp_path / "process.onnx", {"features": X.astype(np.float64)})
+    np.testing.assert_allclose(outputs["class_probabilities"], wrapped.predict_proba(X), atol=1e-6)
+    assert (outputs["prediction_set"] == wrapped.predict_set(X)).mean() > 0.99
+    if is_alone:
+        again = ds.AfterTraining(wrapped).calibrate(X[1::2], y[1::2])
+        again.export(tmp_path / "again.onnx", format="onnx", input_dtype="float64")
+        p = run(tmp_path / "again.onnx", {"features": X.astype(np.float64)})["class_probabilities"]
+        np.testing.assert_allclose(p, again.predict_proba(X), atol=1e-6)
+        wrapped.export(tmp_path / "served")
+        p = ds.export.load_served(tmp_path / "served").predict(X)["class_probabilities"]
+        np.testing.assert_allclose(p, wrapped.predict_proba(X), atol=1e-4)
+    else:
+        with pytest.raises(ValueError, match="format must be 'onnx' for a pipeline"):
+            wrapped.export(tmp_path / "served")
+
+
+def test_arrays_in_place_of_frames_raise(data, tmp_path):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), ds.SimplexGaussianProcess()).fit(X, y)
+    with pytest.raises(TypeError, match="X must be a data frame"):
+        ds.export.export_pipeline(pipeline, tmp_path / "a.onnx", X)
+    with pytest.raises(TypeError, match="X must be a data frame"):
+        ds.AfterTraining(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)).export(
+            tmp_path / "a.onnx", format="onnx", X=X
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_constants_beyond_single_precision_raise_before_writing(tmp_path):
+    X = 1e9 + 1e6 * np.random.default_rng(0).normal(size=(200, 1))
+    pipeline = make_pipeline(PowerTransformer(), ds.SimplexGaussianProcess()).fit(X, X[:, 0] > 1e9)
+    with pytest.raises(ValueError, match=r"format='onnx' cannot hold .*PowerTransformer.*overflow"):
+        ds.export.export_pipeline(pipeline, tmp_path / "a.onnx")
+    assert list(tmp_path.iterdir()) == []
