@@ -476,9 +476,10 @@ def test_training_mode_is_used_by_fit_only(few):
 
 
 @pytest.mark.slow
-def test_mixed_precision_probabilities_are_float32(four, tmp_path):
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_probabilities_are_float32(policy, four, tmp_path):
     (x, y), (x_test, _) = four
-    keras.mixed_precision.set_global_policy("mixed_float16")
+    keras.mixed_precision.set_global_policy(policy)
     try:
         model = make("casimac", num_classes=4, eager=False, covariance="diagonal")
         history = model.fit(x, y, epochs=3, verbose=0).history

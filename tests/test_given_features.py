@@ -234,6 +234,17 @@ def test_groups_are_left_out_together(digits):
     )
 
 
+def test_names_of_groups_and_groups_of_one_do_not_matter(digits):
+    x, y, x_test, _ = digits
+    predicted = []
+    for groups in (None, np.arange(200)[::-1], np.array([f"patient {number}" for number in range(200)])):
+        model = make_model(make_flatten(), inducing=50)
+        model.fit(x, y, groups=groups, verbose=0)
+        predicted.append(model.predict_proba(x_test))
+    np.testing.assert_allclose(predicted[1], predicted[0], atol=1e-5)
+    np.testing.assert_array_equal(predicted[2], predicted[1])
+
+
 # Weights
 
 WEIGHTS = np.where(np.arange(200) % 4 == 3, 0.0, 1.0)
@@ -915,6 +926,25 @@ def test_class_of_a_single_sample_warns_and_is_predicted(digits):
     p = model.predict(x, verbose=0)
     assert np.isfinite(p).all()
     assert p[rows[-1], 9] > np.delete(p[:, 9], rows[-1]).max() / 2
+
+
+def test_backbone_in_bfloat16_gives_features(digits):
+    x, y, x_test, y_test = digits
+    keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = make_model(inducing=100)
+        model.fit(x, y, verbose=0)
+        model.fit_density(x, y)
+        assert np.mean(model.predict(x_test, verbose=0).argmax(axis=1) == y_test) > 0.85
+        assert np.all(model.familiarity(x_test[:2]) > 0)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+
+
+def test_samples_of_one_class_warn(digits):
+    x, *_ = digits
+    with pytest.warns(UserWarning, match="all samples are of class 3"):
+        make_model(inducing=20).fit(x[:50], np.full(50, 3), verbose=0)
 
 
 @pytest.mark.filterwarnings("ignore:57 of 60 samples have the features and the label of another")

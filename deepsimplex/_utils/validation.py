@@ -164,6 +164,8 @@ def check_array(
     ValueError: X must have shape [N, d]; found shape (2,). A single feature becomes X.reshape(-1, 1)
     """
     array = unmasked(values, name)
+    if array.dtype.name == "bfloat16":  # of mixed precision; no number to NumPy
+        array = array.astype(np.float32)
     if array.dtype.kind not in "biufO":
         raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
     axes = shape.count(",") + 1

@@ -149,7 +149,8 @@ class ClosedForm:
         del basis  # as large as a matrix of the inducing rows, as is phi
         labels = Y if weight == 1.0 else Y / weight
         if noise is None:
-            few: Any = slice(None) if groups is not None else rng.permutation(len(Y))[:_NOISE_ROWS]
+            some: Any = rng.permutation(len(Y))[:_NOISE_ROWS]  # drawn with groups, too: folds are the same then
+            few = some if groups is None else slice(None)
             few_basis, few_labels = (phi[few], rest[few]), Y[few]
 
             def left_out_means(noise: float) -> Array:
@@ -304,9 +305,15 @@ def _folds(
     rng: np.random.Generator,
 ) -> Iterator[Fold]:
     """Leave out fifths of the rows, with their groups: five of up to 1000 rows, one from 5000 rows on."""
-    units = np.arange(len(Y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    units = np.arange(len(Y)) if groups is None else _in_order(groups)
     number = rng.permutation(units.max() + 1)[units] % 5
     for fold in range(int(np.clip(5000 // len(Y), 1, 5))):
         held, kept = used & (number == fold), used & (number != fold)
         if held.any() and kept.any():
             yield Fold(*left_out_without(*smoothed, Y, held, kept, groups), held[used])
+
+
+def _in_order(groups: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of every row's group, in the order in which they appear: their names do not matter."""
+    _, first, units = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[units]
