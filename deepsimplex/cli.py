@@ -43,6 +43,9 @@ def _options(
     sys.path.append(os.getcwd())  # so that "module:Class" finds the user's own members
 
 
+# Rows or files with an error that are named, at most.
+_LISTED_ERRORS = 10
+
 Config = Annotated[Path, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)]
 OptionalConfig = Annotated[
     Path | None, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)
@@ -284,9 +287,11 @@ def predict(
     predict = _experiments().predict_table if table_given else _experiments().predict_files
     table = predict(model, files, output, rejected=rejected, **options)
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]
-    for file, error in failed:
+    for file, error in failed[:_LISTED_ERRORS]:
         name = f"line {file}" if table_given else file if file.isprintable() else repr(file)
         print(f"deepsimplex: {name}: {error}", file=sys.stderr)
+    if len(failed) > _LISTED_ERRORS:
+        print(f"deepsimplex: {len(failed) - _LISTED_ERRORS} more, in column 'error' of {output}", file=sys.stderr)
     what = "rows" if table_given else "files"
     print(f"{len(table.files) - len(failed)} of {len(table.files)} {what} predicted: {output}")
     if failed:

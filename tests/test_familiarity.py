@@ -311,3 +311,13 @@ def test_density_widens_latents_of_estimators(tmp_path):
     forest = ds.LatentRegressionClassifier(RandomForestRegressor(5), "ilr").fit(X[::2], y[::2])
     with pytest.raises(ValueError, match=r"fit_density\(None\)"):
         forest.fit_density(X[::2], y[::2]).export(tmp_path / "c.onnx", format="onnx")
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-3, 1e6])
+@pytest.mark.parametrize("method", METHODS)
+def test_changed_constant_is_unfamiliar_whatever_its_unit(method, value):
+    z, y = draw(0, 300)
+    z[:, -1] = value
+    density = DENSITIES.get(method).fit(z, y)
+    z[:, -1] = 100.0 * value or 100.0
+    assert density.familiarity(z).max() < 0.01

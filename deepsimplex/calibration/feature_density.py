@@ -25,7 +25,7 @@ from deepsimplex.latent import LatentGaussian
 _FOLDS = 5
 # Number of quantiles of the training scores that are stored: familiarity has a resolution of a thousandth.
 _QUANTILES = 1000
-_FARTHEST = 1e12
+_FARTHEST, _ROUND_OFF = 1e12, 1e-12
 # Quantiles of the training scores: variances grow below the first one, in units of half the range between the two.
 _UNFAMILIAR = (0.1, 0.9)
 # Share of the variance of a network's features that the principal components of a density hold.
@@ -114,7 +114,7 @@ class FeatureDensity(Fitted, ABC):
         check_finite_rows(features, "z", "float64")
         labels, _ = check_labels(y, rows=len(features), of="z", least_classes=1)
         self.mean_ = features.mean(axis=0)
-        self.projection_ = _projection(features - self.mean_, variance_share)
+        self.projection_ = _projection(features - self.mean_, variance_share, np.abs(self.mean_))
         features = _times(features - self.mean_, self.projection_)
         units = None
         if groups is not None:
@@ -231,11 +231,17 @@ class FeatureDensity(Fitted, ABC):
         vars(self).update({name: np.asarray(value) for name, value in state.items()})
 
 
-def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray[np.float64]:
-    """Compute factors [d] that standardize centered features, or a matrix [d, q] to their principal components."""
+def _projection(
+    z: NDArray[np.float64], variance_share: float | None, sizes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Compute factors [d] that standardize centered features, or a matrix [d, q] to their principal components.
+
+    The unit of a constant feature is its absolute value in ``sizes`` [d], or 1 for 0.
+    """
     if variance_share is None:
         std = z.std(axis=0)
-        return 1.0 / np.where(std > 0, std, 1.0)  # zero for a unit that never fires
+        is_constant = std <= _ROUND_OFF * sizes
+        return 1.0 / np.where(is_constant, np.where(sizes > 0, sizes, 1.0), std)
     share = check_number(variance_share, "variance_share", above=0, most=1)
     variances, components = np.linalg.eigh(z.T @ z / len(z))
     variances, components = np.maximum(variances[::-1], 0.0), components[:, ::-1]

@@ -92,6 +92,15 @@ def test_rows_without_a_number_are_errors_and_the_others_predicted(wrong, saved,
     assert ("decimal comma" in written[1]["error"]) == (wrong == "1,5")
 
 
+def test_first_of_many_errors_are_printed(saved, command, tmp_path):
+    new = rows(2, 20)[NAMES].astype(object)
+    new["length"] = "1,5"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = command("predict", saved, tmp_path / "new.csv", "--output", tmp_path / "out.csv", code=1)
+    assert result.stderr.count("column 'length' must") == 10
+    assert f"10 more, in column 'error' of {tmp_path / 'out.csv'}" in result.stderr
+
+
 def test_missing_and_double_columns_raise(saved, tmp_path):
     rows(2, 4)[["length", "=width"]].to_csv(tmp_path / "new.csv", index=False)
     with pytest.raises(ValueError, match=r"each of the model's 3 features; found 0 of 'mass' among 'length', '=width'"):
