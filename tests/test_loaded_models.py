@@ -66,6 +66,28 @@ def test_loaded_models_train_as_the_saved_one(data, tmp_path):
         np.testing.assert_allclose(predicted, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@keras.saving.register_keras_serializable("tests_of_loaded_models")
+class Subclassed(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense = keras.layers.Dense(8)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+def test_frozen_subclass_stays_frozen(data, tmp_path):
+    backbone = Subclassed()
+    backbone.trainable = False
+    model = ds.SimplexClassifier(backbone, num_classes=3)
+    model.compile(run_eagerly=True)
+    model.fit(*data, verbose=0)
+    model.save(tmp_path / "m.keras")
+    loaded = ds.load(tmp_path / "m.keras")  # without Keras' warning about weights of the optimizer
+    assert loaded.trainable_weights == [] == model.trainable_weights
+    np.testing.assert_allclose(loaded.predict_proba(data[0]), model.predict_proba(data[0]), atol=1e-6)
+
+
 def test_loaded_estimator_can_be_refitted(data, tmp_path):
     classifier = ds.SimplexGaussianProcess(targets()["mean of an embedding"], max_iter=1).fit(*data)
     classifier.save(tmp_path / "m.npz")

@@ -1215,6 +1215,9 @@ class SimplexClassifier(CalibratedNetwork):
         for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
+        if not config["backbone"].trainable:  # restored by Keras on the outside, not in the layers of a subclass
+            for trainable in (True, False):  # setting the value that it has would do nothing
+                config["backbone"].trainable = trainable
         dtypes = config.pop("input_dtypes")
         model = cls(**config)
         model._hide("_input_dtypes", dtypes)

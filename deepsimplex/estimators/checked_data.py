@@ -180,6 +180,10 @@ def checked_labels(y: ArrayLike, classes: Any, soft: bool = True) -> Labels:
         For labels that are masked or missing, and values that are no class labels.
     """
     y = label_array(y)
+    if y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind not in "biuf":
+        raise ValueError(
+            f"y must have shape [N], or hold shares [N, n] of the classes; found shape {y.shape} and dtype {y.dtype}"
+        )
     labels = Labels.of(y if y.ndim == 2 and y.shape[1] > 1 else _hard_labels(y), classes=classes, soft=soft)
     order = np.argsort(labels.classes, kind="stable")
     if (order == np.arange(len(order))).all():

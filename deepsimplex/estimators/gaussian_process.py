@@ -469,7 +469,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Parameters
         ----------
         X, y, sample_weight
-            As for ``fit``, in arrays; labels are among ``classes_``.
+            As for ``fit``, in arrays; labels are among ``classes_``, and weights in the unit of those of ``fit``.
         classes : array_like, shape [n], optional
             All classes, in a first call, which fits; by default ``classes`` of the constructor, or those of y.
 

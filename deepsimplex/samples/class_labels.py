@@ -97,8 +97,9 @@ class Labels:
         check_class_names(names.tolist(), len(names), of="probabilities")
         numbers = class_numbers(y, names, name)
         if len(names) < 2:
+            alone = names.tolist()[0]
             raise ValueError(
-                f"{name} must name at least 2 classes; found one class alone, {names[0]!r}. Name the others in classes"
+                f"{name} must name at least 2 classes; found one class alone, {alone!r}. Name the others in classes"
             )
         return cls(names, numbers)
 
