@@ -177,6 +177,10 @@ Y = np.arange(20) % 2
         (lambda: readout.LeftOutSoftmax(geometry.vertices(3)).adapt(P), "left_out must be LeftOutLatents"),
         (lambda: readout.LeftOutSoftmax(geometry.vertices(3)).predict(LATENT, log=P), "log must be True or False"),
         (lambda: readout.integrated_gradients(len, np.float64(0.5)), r"x must have shape \[N, ...\]"),
+        (
+            lambda: readout.integrated_gradients(lambda x: x**2, np.eye(3)[:2]),
+            "function must return one value of each sample",
+        ),
         (lambda: ds.heads.LayerHead([0]), r"layer must be a keras.layers.Layer; found \[0\]"),
         (lambda: ds.heads.ClosedFormHead(2).solve(X, Y, seed="a"), "seed must be"),
         (lambda: ds.heads.ClosedFormHead(2).solve(RAGGED, [0, 1]), "samples must be an array"),

@@ -160,7 +160,8 @@ def _read(
 ) -> Source:
     check_choice(dtype, "dtype", DTYPES)
     check_path(name, "name")
-    label, kind = os.fspath(name), source_kind(name)
+    label = name = os.path.expanduser(name)
+    kind = source_kind(name)
     images = ("folder", "list of images")
     for option, is_given, homes in (
         ("image_size", image_size is not None, images),
@@ -194,12 +195,12 @@ def check_source(name: str | os.PathLike[str], class_names: Sequence[str] | None
     """Raise for a source that does not exist, and for a folder without folders of classes; warn of nothing."""
     if source_kind(name) == "folder":
         with warnings.catch_warnings(action="ignore"):
-            class_folders(Path(name), class_names)
+            class_folders(Path(name).expanduser(), class_names)
 
 
 def source_kind(name: str | os.PathLike[str]) -> str:
     """Return "name", "folder", "npz", "csv" or "list of images", or raise for what is none of them."""
-    label, path = os.fspath(name), Path(name)
+    label, path = os.fspath(name), Path(name).expanduser()
     if label in NAMES:
         return "name"
     if path.is_dir():

@@ -129,7 +129,7 @@ def _rows(text: str, target: str) -> tuple[list[str], dict[int, list[str]]]:
     delimiter = max(DELIMITERS, key=lambda delimiter: (target in header(delimiter), len(header(delimiter))))
     rows = reader(delimiter)
     next(rows, None)
-    numbered = ((rows.line_num, [value.strip() for value in row]) for row in rows if row)
+    numbered = ((rows.line_num, [value.strip() for value in row]) for row in rows if any(map(str.strip, row)))
     return header(delimiter), dict(numbered)
 
 

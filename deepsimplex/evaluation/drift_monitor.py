@@ -196,7 +196,8 @@ class DriftMonitor:
         shared = len(self.watched_classes)
         groups = len(self.tests) - shared + 1
         self.weights = {name: 1 / groups / (shared if name.startswith("class ") else 1) for name in self.tests}
-        scores = np.sort(1 - values["true class"])
+        true_class = _true_class_probabilities(self.reference)
+        scores = np.sort(1 - true_class[~np.isnan(true_class)])  # as they are: rounded ones may be 0, below all others
         rank = math.ceil((len(scores) + 1) * self.coverage - 1e-9)
         self._threshold = float(scores[rank - 1]) if rank <= len(scores) else math.inf
         self.stream = {name: column[:0] for name, column in self.reference.items()} | {"covered": np.empty(0)}

@@ -292,8 +292,15 @@ def _mean_precision(values: NDArray[np.float64]) -> float:
 
 
 def _ranks(p: NDArray[np.floating]) -> NDArray[np.int32]:
-    """Rank the samples by the probability of each class, [N, n], from 0; equal probabilities have equal ranks."""
-    columns = [np.unique(column, return_inverse=True)[1] for column in p.T]
+    """Rank the samples by the probability of each class, [N, n], from 0; equal probabilities have equal ranks.
+
+    The first of two classes has the ranks of the second, in reverse: where 1 - p is rounded to 1, p has not lost them.
+    """
+    if p.shape[1] == 2:
+        ranks = np.unique(p[:, 1], return_inverse=True)[1]
+        columns = [ranks.max(initial=0) - ranks, ranks]
+    else:
+        columns = [np.unique(column, return_inverse=True)[1] for column in p.T]
     return np.stack(columns, axis=1).astype(np.int32)
 
 

@@ -155,7 +155,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         )
         with nullcontext() if strategy is None else strategy.scope():
             model = build_classifier(config, split)
-        path, epochs = workers.on_chief(lambda: _open_folder(config, path, lock))
+        path, epochs = workers.on_chief(lambda: _open_folder(config, path, lock, split))
         folder = RunFolder(Path(path))
         if workers.is_chief:
             log = into(folder, log)
@@ -195,6 +195,7 @@ def _take_up(config: RunConfig, folder: RunFolder, log: Callable[[str], None]) -
         return
     log(f"{folder.path} is trained already: calibrating, exporting and evaluating it")
     model, split = load_model(folder.model), load_split(config)
+    folder.check_samples(split.facts())
     if folder.metrics.exists():  # until it is written again
         missing = dict.fromkeys(AFTER_TRAINING, "it was interrupted")
         folder.write_json(folder.metrics, {**folder.read_metrics(), "missing": missing})
@@ -202,13 +203,14 @@ def _take_up(config: RunConfig, folder: RunFolder, log: Callable[[str], None]) -
     _finish(model, config, split, folder, into(folder, log))
 
 
-def _open_folder(config: RunConfig, path: str | None, lock: ExitStack) -> tuple[str, int]:
+def _open_folder(config: RunConfig, path: str | None, lock: ExitStack, split: Split) -> tuple[str, int]:
     """Return the path of the run's folder, held until ``lock`` is closed, and the number of epochs that are trained."""
     if path is None:
         folder = RunFolder.create(config)
         lock.enter_context(folder.held())
     else:
         folder = RunFolder(Path(path))
+    folder.check_samples(split.facts())
     epochs = repair_backup(folder.backup)
     folder.drop_history(epochs)
     return str(folder.path), epochs
@@ -271,11 +273,12 @@ def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     RunFolder(path=PosixPath('runs/digits/001'))
     """
     folder = finished_run(config, set())
-    model = load_model(folder.model)
+    model, split = load_model(folder.model), load_split(config)
+    folder.check_samples(split.facts())
     lacking = not_fitted(model, config) + ([] if folder.served.exists() else ["export"])
     missing = {**dict.fromkeys(lacking, "the run ended before"), **folder.read_missing()}
     missing.pop("figures", None)  # which are drawn again
-    write_results(model, load_split(config), folder, printer(verbose), missing)
+    write_results(model, split, folder, printer(verbose), missing)
     return folder
 
 

@@ -81,7 +81,7 @@ def evaluate_on(
     classifier, path = load_any_classifier(model)
     class_names = class_names_of(classifier)
     is_network = isinstance(classifier, keras.Model)
-    source = Path(data)
+    source = Path(data).expanduser()
     if output is None and path is not None:
         output = path.parent / f"evaluation_{source.resolve().stem}.json"
     target = None if output is None else check_output(output, ".json")

@@ -72,9 +72,8 @@ def read_folder(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     """
     place = Path(data).expanduser()
     overrides = [re.sub("^target_column=", "data.options.target_column=", override) for override in overrides]
-    name = (
-        re.sub(r"[^A-Za-z0-9_.-]", "_", (place.resolve() if place.exists() else place).stem).lstrip("_.-") or "images"
-    )
+    named = place.resolve() if place.exists() else place
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", named.name if named.is_dir() else named.stem).lstrip("_.-") or "images"
     rows = _labeled_rows(place, overrides) if is_table(place) else 0
     files = [] if rows else _image_files(place)
     options: dict[str, Any] = {}
@@ -87,7 +86,7 @@ def read_folder(data: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     validated = int(VALIDATION_FRACTION * 0.8 * samples) if samples else 2 * least_samples(COVERAGE)
     content: dict[str, Any] = {
         "name": name,
-        "data": {"name": os.fspath(data), "options": options, "validation_fraction": VALIDATION_FRACTION},
+        "data": {"name": os.path.expanduser(data), "options": options, "validation_fraction": VALIDATION_FRACTION},
         "model": {"backbone": {"name": "mlp", "normalize": True} if rows else backbone},
         "training": {"epochs": 30, "schedule": "cosine"},
         "calibration": {
@@ -125,9 +124,12 @@ def _image_files(place: Path) -> list[Path]:
 def _usual_size_and_color(files: Sequence[Path]) -> tuple[list[int], str]:
     """Return the median (height, width) of some images, scaled to at most 64 pixels a side, and their color."""
     some = files[:: -(-len(files) // MOST_LOOKED_AT)]
-    images = [image.pixels for image in read_files(some, None, "rgb") if image.pixels is not None]
+    read = list(read_files(some, None, "rgb"))
+    images = [image.pixels for image in read if image.pixels is not None]
     if not images:
-        raise ConfigurationError(f"files must be images; none of {len(some)} such as {some[0]} can be read")
+        raise ConfigurationError(
+            f"files must be images; none of {len(some)} can be read, such as {some[0]}: {read[0].remark}"
+        )
     height, width = np.median([image.shape[:2] for image in images], axis=0)
     factor = min(1.0, LONGEST_SIDE / max(height, width))
     is_gray = all((image[..., :1] == image).all() for image in images)

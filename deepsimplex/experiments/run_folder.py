@@ -35,6 +35,8 @@ class RunFolder:
         Resolved configuration, YAML.
     versions : pathlib.Path
         Versions of Python and the packages, JSON.
+    samples : pathlib.Path
+        Numbers of training and validation samples, and a digest of some, JSON.
     metrics : pathlib.Path
         Test metrics, training time and what is missing, JSON. Written last: a run that has it and lacks nothing is
         finished.
@@ -73,6 +75,7 @@ class RunFolder:
     def __post_init__(self) -> None:
         self.config = self.path / "config.yaml"
         self.versions = self.path / "versions.json"
+        self.samples = self.path / "samples.json"
         self.metrics = self.path / "metrics.json"
         self.history = self.path / "history.csv"
         self.model = self.path / "model.keras"
@@ -136,6 +139,19 @@ class RunFolder:
             raise ConfigurationError(
                 f"{self.path} was begun with another configuration: {differences}. Use the one in {self.config}, or "
                 f"{what_to_do}"
+            )
+
+    def check_samples(self, facts: dict[str, Any]) -> None:
+        """Write facts about the samples of this run; raise a ConfigurationError if others are written already."""
+        if not self.samples.exists():
+            self.write_json(self.samples, facts)
+            return
+        begun = json.loads(self.samples.read_text(encoding="utf-8"))
+        if begun != facts:
+            raise ConfigurationError(
+                f"{self.path} was begun with other samples: {_counts(begun)} then, {_counts(facts)} now, and others "
+                "among them. Some that it was trained with may be test samples now: restore the data, train anew, or "
+                f"evaluate new samples by 'deepsimplex evaluate {self.path} --data FOLDER'"
             )
 
     @contextmanager
@@ -236,3 +252,7 @@ def into(folder: RunFolder, log: Callable[[str], None]) -> Callable[[str], None]
 
     both(f"in {folder.path}")
     return both
+
+
+def _counts(facts: dict[str, Any]) -> str:
+    return f"{facts['training']} training and {facts['validation']} validation samples"

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from deepsimplex import datasets
+from deepsimplex._utils.archives import fingerprint
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration.conformal_sets import least_samples
 from deepsimplex.classifier import SimplexClassifier
@@ -41,6 +42,12 @@ class Split:
     feature_names: tuple[str, ...] | None = None  # of a table
     groups_validation: np.ndarray | None = None
     time_validation: np.ndarray | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return the numbers of training and validation samples, and a digest of some thousand of them."""
+        parts = (self.x, self.y, self.x_validation, self.y_validation)
+        some = [np.ascontiguousarray(part[:: max(1, len(part) // 1000)]) for part in parts]
+        return {"training": len(self.x), "validation": len(self.x_validation), "digest": fingerprint(*some)}
 
 
 def load_split(config: RunConfig) -> Split:

@@ -127,6 +127,11 @@ def integrated_gradients(
     for rows in row_slices(len(x), max(1, batch_size // steps)):
         way = origin + shares * (x[rows] - origin)  # [steps, rows, ...]
         gradients = feature_gradients(function, way.reshape(-1, *x.shape[1:]), batch_size)
+        if gradients.ndim != x.ndim:
+            raise ValueError(
+                "function must return one value of each sample, [N], as lambda x: model(x)[:, 0]; found "
+                f"{gradients.shape[1]} values"
+            )
         parts.append(gradients.reshape(way.shape).mean(axis=0) * (x[rows] - origin))
     return np.concatenate(parts)
 

@@ -285,3 +285,13 @@ def test_table_has_intervals_below_the_scores():
     assert f"{lower:.3f} to {upper:.3f}" in lines[2]
     assert len({len(line) for line in lines}) == 1
     assert set(scores[0]["intervals"]) == set(CLASS_SCORES)
+
+
+def test_saturated_probabilities_of_the_first_class_lose_no_ranks():
+    y, q = np.array([0, 0, 0, 1, 1]), np.array([1e-9, 2e-9, 4e-9, 3e-9, 5e-9], np.float32)
+    p = np.stack([1 - q, q], axis=1)
+    expected = metrics.roc_auc_score(y, q)
+    scores = evaluation.class_scores(y, p)
+    assert evaluation.roc_auc(y, p) == evaluation.report(y, p).roc_auc == pytest.approx(expected)
+    np.testing.assert_allclose(scores.roc_auc, expected)
+    assert scores.average_precision[0] == pytest.approx(metrics.average_precision_score(1 - y, -q))

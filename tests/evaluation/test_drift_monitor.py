@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from deepsimplex.calibration import ConformalSets
 from deepsimplex.evaluation import DriftMonitor, ExchangeabilityTest, coverage, expected_calibration_error
 from deepsimplex.evaluation.drift_monitor import share_interval
 
@@ -210,3 +211,12 @@ def test_invalid_update_raises_and_changes_nothing(arguments, words):
         watched.update(*arguments)
     assert watched.report().samples == 0
     assert watched.update(P[300:], Y[300:], FAMILIARITY[300:]).samples == 300
+
+
+def test_sets_of_probabilities_near_one_have_their_coverage():
+    rng = np.random.default_rng(3)
+    e, y = rng.uniform(1e-7, 4e-7, 1000), rng.integers(0, 2, 1000)
+    p = np.where(np.arange(2) == y[:, None], 1 - e[:, None], e[:, None])
+    report = DriftMonitor(p[:500], y[:500]).update(p[500:], y[500:])
+    sets = ConformalSets(0.9).fit(p[:500], y[:500]).predict(p[500:])
+    assert report.coverage == coverage(y[500:], sets) > 0.85

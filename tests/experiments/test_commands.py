@@ -653,3 +653,27 @@ def test_missing_ray_is_reported_on_one_line(command, monkeypatch):
     settings = ["data.limit=60", "cache_dir=null", "distances.executor=ray"]
     error = command("targets", "--config", "configs/digits.yaml", *settings, code=2).stderr
     assert error == "deepsimplex: executor='ray' needs Ray; in a checkout: pip install '.[cluster]'\n"
+
+
+@pytest.mark.slow
+def test_changed_samples_raise(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(60, 4)).astype("f"), np.arange(60) % 2
+
+    def write(rows):
+        np.savez(tmp_path / "data.npz", x=x[:rows], y=y[:rows])
+
+    write(40)
+    overrides = [f"data.name={tmp_path / 'data.npz'}", *FINISHED[:2], "data.limit=null", "training.epochs=1"]
+    config = checked(tmp_path, *overrides)
+    calibrated = checked(tmp_path, *overrides, "calibration.method=temperature")
+    folder = experiments.train(config, verbose=0)
+    write(60)
+    for call in (
+        lambda: experiments.evaluate(config, verbose=0),
+        lambda: experiments.train(calibrated, resume=True, verbose=0),
+    ):
+        with pytest.raises(ConfigurationError, match=r"begun with other samples: 26 training .* then, 38 training"):
+            call()
+    write(40)
+    assert experiments.evaluate(config, verbose=0) == folder

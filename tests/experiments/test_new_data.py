@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from PIL import Image
 import deepsimplex as ds
 from deepsimplex.datasets.image_files import read_files
 from deepsimplex.experiments import (
+    ConfigurationError,
     RunConfig,
     RunFolder,
     evaluate_on,
@@ -600,3 +602,33 @@ def test_folder_is_trained_and_new_files_are_predicted(command, photos, tmp_path
         assert read(tmp_path / "predictions.csv")[0]["decision"] in ("cat", "abstain")
     assert "unknown_share" not in run.read_metrics()
     assert ds.load(run.model).unknown is None
+
+
+def test_predictions_do_not_replace_the_list_of_files(command, saved, photos, tmp_path):
+    file = next(photos.rglob("*.png"))
+    table = tmp_path / "predictions.csv"
+    table.write_text(f"file,label\n{file},one\n")
+    result = command("predict", saved, table, "--output", table, code=2)
+    assert "output must not be the file of samples" in result.stderr
+    assert table.read_text().startswith("file,label")
+
+
+def test_paths_begin_with_the_home_folder(photos, monkeypatch):
+    monkeypatch.setenv("HOME", str(photos.parent))
+    place = f"~/{photos.name}"
+    (x, _), _ = ds.datasets.load(place)
+    (expected, _), _ = ds.datasets.load(photos)
+    np.testing.assert_array_equal(x, expected)
+    assert folder_config(place).data.name == str(photos)
+
+
+def test_folders_with_a_dot_have_runs_of_their_own(photos, tmp_path):
+    names = [folder_config(shutil.copytree(photos, tmp_path / name)).name for name in ("site.1", "site.2")]
+    assert names == ["site.1", "site.2"]
+
+
+def test_unreadable_images_say_why(tmp_path):
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    Image.fromarray(np.full((8, 8), 40000, np.uint16)).save(tmp_path / "photos" / "a" / "0.png")
+    with pytest.raises(ConfigurationError, match="16 bits"):
+        folder_config(tmp_path / "photos")
