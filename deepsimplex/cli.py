@@ -136,11 +136,11 @@ def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) 
     from deepsimplex._utils.atomic_files import check_place
     from deepsimplex.datasets.loading import check_source
     from deepsimplex.experiments.configuration import check_members, read_config
-    from deepsimplex.experiments.finished_runs import newest_trained
+    from deepsimplex.experiments.finished_runs import trained_runs
 
     config = read_config(path, overrides or ())  # before TensorFlow is loaded, which takes seconds
     if command != "make_targets":
-        newest_trained(config)
+        trained_runs(config)
     if command != "export":
         check_source(config.data.name, config.data.options.get("class_names"))
     if config.cache_dir:

@@ -17,7 +17,7 @@ from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.classifier.several_workers import Workers, versions
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import RunConfig, load_config
-from deepsimplex.experiments.finished_runs import newest_trained
+from deepsimplex.experiments.finished_runs import trained_runs
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer, recording_failure
 from deepsimplex.experiments.run_results import write_results
 from deepsimplex.experiments.training_run import (
@@ -168,15 +168,18 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
 
 
 def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> tuple[str | None, bool]:
-    """Return the path of the newest run, held until ``lock`` is closed, or None; and whether its model is trained."""
+    """Return the path of the run to go on with, held until ``lock`` is closed, or None; and whether it is trained.
+
+    The newest that was begun with this configuration.
+    """
     runs = RunFolder.all(config)
     if not runs:
         log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
         return None, False
-    folder = runs[-1]
+    sections = sorted(RunConfig.model_fields.keys() - {*AFTER_TRAINING})
+    folder = RunFolder.newest(runs, config, sections)
     lock.enter_context(folder.held())
     folder.describe(config)
-    sections = sorted(RunConfig.model_fields.keys() - {*AFTER_TRAINING})
     folder.check_same(config, sections, "leave --resume out to begin anew")
     trained = folder.model.exists() or folder.metrics.exists()
     if not trained:
@@ -234,16 +237,16 @@ def _finish(
 
 
 def finished_run(config: RunConfig, changeable: set[str]) -> RunFolder:
-    """Return the newest run of the configuration's name that has a model.
+    """Return the newest run of the configuration's name that has a model and was begun with this configuration.
 
     Raises
     ------
     ConfigurationError
         When there is none, or a section of its configuration differs that is not ``changeable``.
     """
-    folder = newest_trained(config)
-    folder.describe(config)
     sections = sorted(RunConfig.model_fields.keys() - {*PLACES, *changeable})
+    folder = RunFolder.newest(trained_runs(config), config, sections)
+    folder.describe(config)
     hint = "train a model with this one first; 'deepsimplex train --resume' changes calibration and export alone"
     folder.check_same(config, sections, hint)
     return folder

@@ -267,14 +267,14 @@ def trained_model(path: str | os.PathLike[str]) -> Path:
     return models[0]
 
 
-def newest_trained(config: RunConfig) -> RunFolder:
-    """Return the newest run of the configuration's name that has a model; raise ConfigurationError without one."""
+def trained_runs(config: RunConfig) -> list[RunFolder]:
+    """Return the runs of the configuration's name that have a model; raise ConfigurationError without one."""
     trained = [run for run in RunFolder.all(config) if run.model.exists()]
     if not trained:
         raise ConfigurationError(
             f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
         )
-    return trained[-1]
+    return trained
 
 
 def _names_below(parent: Path) -> list[str]:

@@ -131,15 +131,26 @@ class RunFolder:
         what_to_do : str
             End of the message.
         """
+        if differences := self._differences(config, sections):
+            raise ConfigurationError(
+                f"{self.path} was begun with another configuration: {'; '.join(differences)}. Use the one in "
+                f"{self.config}, or {what_to_do}"
+            )
+
+    def _differences(self, config: RunConfig, sections: Sequence[str]) -> list[str]:
         begun, given = (
             each.model_dump(mode="json", include={*sections}) for each in (load_config(self.config), config)
         )
-        if begun != given:
-            differences = "; ".join(_differences(begun, given))
-            raise ConfigurationError(
-                f"{self.path} was begun with another configuration: {differences}. Use the one in {self.config}, or "
-                f"{what_to_do}"
-            )
+        return list(_differences(begun, given))
+
+    @classmethod
+    def newest(cls, runs: "Sequence[RunFolder]", config: RunConfig, sections: Sequence[str]) -> "RunFolder":
+        """Return the newest of the runs that was begun with these sections of a configuration, or else the newest."""
+        for run in reversed(runs):
+            with suppress(ConfigurationError):  # of another version, or damaged
+                if not run.config.exists() or not run._differences(config, sections):
+                    return run
+        return runs[-1]
 
     def check_samples(self, facts: dict[str, Any]) -> None:
         """Write facts about the samples of this run; raise a ConfigurationError if others are written already."""

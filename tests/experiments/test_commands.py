@@ -243,6 +243,20 @@ def test_finished_run_skips_runs_without_a_model(tmp_path):
     assert commands.finished_run(elsewhere, set()) == folder
 
 
+def test_run_of_the_configuration_is_taken_however_old_it_is(tmp_path):
+    config, other = checked(tmp_path), checked(tmp_path, "training.epochs=1")
+    folder, newer, newest = RunFolder.create(config), RunFolder.create(config), RunFolder.create(other)
+    for run in (folder, newer, newest):
+        run.model.touch()
+    newest.config.with_name("metrics.json").write_text("{}")
+    assert commands.finished_run(config, set()) == newer
+    assert commands.finished_run(other, set()) == newest
+    with contextlib.ExitStack() as lock:
+        assert commands._run_to_resume(config, lock, print) == (str(newer.path), True)
+    newest.config.write_text("model: [")  # damaged: another one, as far as one knows
+    assert commands.finished_run(config, set()) == newer
+
+
 @pytest.mark.parametrize("what", ["evaluate", "export"])
 @pytest.mark.parametrize(
     "override",
