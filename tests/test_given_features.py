@@ -943,7 +943,7 @@ def test_backbone_in_bfloat16_gives_features(digits):
 
 def test_samples_of_one_class_warn(digits):
     x, *_ = digits
-    with pytest.warns(UserWarning, match="all samples are of class 3"):
+    with pytest.warns(UserWarning, match="all samples are of one class"):
         make_model(inducing=20).fit(x[:50], np.full(50, 3), verbose=0)
 
 

@@ -568,6 +568,11 @@ class SimplexClassifier(CalibratedNetwork):
         if counts is not None:
             check_sample_weight(counts, len(y))  # not all zero
         left_out = self.head.solve(features, y, groups=groups, sample_weight=counts, seed=self.seed)
+        if len(self.head.absent) == self.num_classes - 1:
+            warn_caller(
+                "all samples are of one class: nothing tells the others apart. Check the labels, or add samples of "
+                "other classes"
+            )
         # Rows of tables may well be equal.
         is_photographs = any(len(leaf.shape) > 2 for leaf in keras.tree.flatten(samples.spec[0]))
         if groups is None and is_photographs and (copies := self.head.num_copies) > 0.01 * len(y):

@@ -233,11 +233,6 @@ class ClosedFormHead(Head):
             blocks, self.num_classes, self.inducing, seed=seed, transformations=transformations
         )
         used = result.used
-        if len(present := np.flatnonzero(result.regression.moments.any(axis=0))) == 1:
-            warn_caller(
-                f"all samples are of class {present[0]}: nothing tells the others apart. Check the labels, or add "
-                "samples of other classes"
-            )
         if not used.all():
             warn_caller(
                 f"{np.sum(~used)} samples are the only ones, or the only group, of their class: they cannot be "
