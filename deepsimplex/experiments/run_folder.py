@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from deepsimplex._utils.atomic_files import check_writable, disk_full_at, locked, replacing
 from deepsimplex.evaluation.json_values import json_value
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
@@ -36,7 +38,7 @@ class RunFolder:
     versions : pathlib.Path
         Versions of Python and the packages, JSON.
     samples : pathlib.Path
-        Numbers of training and validation samples, and a digest of some, JSON.
+        Numbers of training and validation samples, a digest of their labels, and means of some samples, JSON.
     metrics : pathlib.Path
         Test metrics, training time and what is missing, JSON. Written last: a run that has it and lacks nothing is
         finished.
@@ -158,7 +160,8 @@ class RunFolder:
             self.write_json(self.samples, facts)
             return
         begun = json.loads(self.samples.read_text(encoding="utf-8"))
-        if begun != facts:
+        are_counted_alike = all(begun[name] == facts[name] for name in ("training", "validation", "labels"))
+        if not (are_counted_alike and np.allclose(begun["means"], facts["means"], rtol=0.02, atol=1e-3)):
             raise ConfigurationError(
                 f"{self.path} was begun with other samples: {_counts(begun)} then, {_counts(facts)} now, and others "
                 "among them. Some that it was trained with may be test samples now: restore the data, train anew, or "
