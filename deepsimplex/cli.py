@@ -283,8 +283,7 @@ def predict(
     options = _read_options(overrides, ("target_column",) if table_given else _READING)
     _check_model(model)
     check_files(files, "a list of files or a table")
-    if check_output(output, ".csv").resolve() == files.expanduser().resolve():
-        raise ValueError(f"output must not be the file of samples, which it would replace; found {str(output)!r}")
+    check_output(output, ".csv", samples=files)
     predict = _experiments().predict_table if table_given else _experiments().predict_files
     table = predict(model, files, output, rejected=rejected, **options)
     failed = [(file, error) for file, error in zip(table.files, table.errors, strict=True) if error]

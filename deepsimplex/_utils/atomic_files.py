@@ -260,10 +260,13 @@ def check_place(folder: str | os.PathLike[str], argument: str) -> None:
     raise OSError(code, f"{argument} is not a folder that can be written; give another one or free it", str(place))
 
 
-def check_output(path: str | os.PathLike[str], suffix: str | None, argument: str = "output", name: str = "") -> Path:
+def check_output(
+    path: str | os.PathLike[str], suffix: str | None, argument: str = "output", name: str = "", samples: Any = None
+) -> Path:
     """Return the path of a file to write, before the work for it; raise an error for a folder or another suffix.
 
-    For a folder the error proposes a file of this ``name`` in it.
+    For a folder the error proposes a file of this ``name`` in it. The file of ``samples``, if these are one, is an
+    error, too: it would be replaced.
 
     Examples
     --------
@@ -276,5 +279,7 @@ def check_output(path: str | os.PathLike[str], suffix: str | None, argument: str
         wanted = f" that ends in {suffix}" if suffix else ""
         wanted += f", such as {target / name}" if name and target.is_dir() else ""
         raise ValueError(f"{argument} must be a file{wanted}; found {str(target)!r}{', a folder' * target.is_dir()}")
+    if isinstance(samples, str | os.PathLike) and target.resolve() == Path(samples).expanduser().resolve():
+        raise ValueError(f"{argument} must not be the file of samples, which it would replace; found {str(target)!r}")
     check_writable(target.parent, f"the folder of {argument}")
     return target

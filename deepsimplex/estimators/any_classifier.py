@@ -467,24 +467,16 @@ class AfterTraining(CalibratedClassifier):
         """
         self._write(filepath, class_names, format, verbose, input_dtype, X=X)
 
-    def _export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str,
-        calibrated: Callable[[Any], Any] = lambda p: p,
-        *,
-        X: Any = None,
-        **options: Any,
-    ) -> None:
+    def _export(self, filepath: str | os.PathLike[str], format: str, *, X: Any = None, **options: Any) -> None:
         classifier, is_network = self.classifier, isinstance(self.classifier, keras.Model)
         if self._after_training.density is not None and not (is_network and self.features is None):
             raise ValueError("export has no features for the density; remove it by fit_density(None)")
-        if X is not None and (classifier is None or is_network):
-            raise ValueError("X must not be given but for a pipeline of columns of a data frame")
         before, last = _split(classifier)
-        if isinstance(last, CalibratedClassifier):
-            after = options | {"calibrated": lambda p: calibrated(self._calibrated(p))}
-            self._export_ours(before, last, filepath, format, X, after)
+        is_ours = isinstance(last, CalibratedClassifier)
+        if X is not None and (classifier is None or is_network or (is_ours and before is None)):
+            raise ValueError("X must not be given but for a pipeline of columns of a data frame")
+        if is_ours:
+            self._export_ours(before, last, filepath, format, X, options)
             return
         resource, _, readout = self._served()
         if is_network:
@@ -497,8 +489,7 @@ class AfterTraining(CalibratedClassifier):
         else:
             options["sample_dtype"] = options["input_dtype"]
             shape, name = (len(self.classes_),), "probabilities"
-        options |= {"latent": None, "readout": lambda p: calibrated(readout(p))}
-        options |= {"sample_shape": shape, "input_name": name}
+        options |= {"latent": None, "readout": readout, "sample_shape": shape, "input_name": name}
         if classifier is None or is_network:
             export_model(resource, filepath, format, **options)
             return
@@ -523,19 +514,23 @@ class AfterTraining(CalibratedClassifier):
     ) -> None:
         """Write a classifier of ours behind the other steps of its pipeline, which skl2onnx converts."""
         single = check_choice(options["input_dtype"], "input_dtype", last._input_dtypes) == "float32"
-        write = partial(last._export, format=check_choice(format, "format", last._formats))
+        around = options.pop("calibrated", lambda p: p)  # of an AfterTraining around this one
+        options["calibrated"] = lambda p: around(self._calibrated(p))
+        check_choice(format, "format", last._formats)
+
+        def write(path: Any) -> None:
+            last._export(path, format, **options)
+
         if before is None:
-            if X is not None:
-                raise ValueError("X must not be given but for a pipeline of columns of a data frame")
             if single:
                 last._warn_of_rounding()
-            write(filepath, **options)
+            write(filepath)
             return
         if format != "onnx":
             raise ValueError(f"format must be 'onnx' for a pipeline, by skl2onnx; found {format!r}")
         if single:
             warn_of_rounded_columns(before, X)
-        write_behind(before, filepath, partial(write, **options), self.n_features_in_, X, options["input_dtype"])
+        write_behind(before, filepath, write, self.n_features_in_, X, options["input_dtype"])
 
     def _served(self) -> tuple[Any, None, Callable[[Any], Any]]:
         classifier = self.classifier

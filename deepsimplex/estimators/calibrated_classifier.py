@@ -703,17 +703,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _sample_shape(self) -> tuple[int | None, ...] | None:
         return (self.n_features_in_,)
 
-    def _export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str,
-        calibrated: Callable[[Any], Any] = lambda p: p,
-        **options: Any,
-    ) -> None:
-        """Write the files of class probabilities that ``calibrated``, a function of tensors, maps to others."""
+    def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         resource, latent, readout = self._served()
         options |= {"sample_shape": (self.n_features_in_,), "input_name": "features"}
-        export_model(resource, filepath, format, latent=latent, readout=lambda x: calibrated(readout(x)), **options)
+        export_model(resource, filepath, format, latent=latent, readout=readout, **options)
 
     @abstractmethod
     def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:

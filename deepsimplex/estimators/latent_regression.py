@@ -208,13 +208,7 @@ class LatentRegressionClassifier(LatentClassifier):
     def _differentiable(self, of: Explained) -> Any:
         raise no_gradient(f"the regressor {' '.join(repr(self.regressor_).split())}")
 
-    def _export(
-        self,
-        filepath: str | os.PathLike[str],
-        format: str,
-        calibrated: Callable[[Any], Any] = lambda p: p,
-        **options: Any,
-    ) -> None:
+    def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         if self.residual_scale_ is None:
             raise ValueError("export needs a regressor without return_std, whose latents have residual_scale_")
         if hasattr(self, "density_"):
@@ -222,7 +216,7 @@ class LatentRegressionClassifier(LatentClassifier):
                 "export has no features for the density behind a regressor; remove it by fit_density(None)"
             )
         resource, latent, readout = self._served()
-        options |= {"latent": latent, "readout": lambda x: calibrated(readout(x)), "sample_shape": (None,)}
+        options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}
         dtype = options["input_dtype"]
         steps = Pipeline([("scaler", self.scaler_), ("regressor", self.regressor_)])
         export = partial(export_model, resource, format=format, **options)

@@ -209,7 +209,7 @@ def predict_files(
     reading = ImageReading.of(classifier, image_size, color, pixel_scale, antialias)
     names, paths = _named_files(files)
     if output is not None:
-        check_output(output, ".csv")
+        check_output(output, ".csv", samples=files)
     blocks, errors, others = [], [], []
     for begin in range(0, len(paths), BATCH):
         block = paths[begin : begin + BATCH]

@@ -133,13 +133,13 @@ class RunFolder:
         what_to_do : str
             End of the message.
         """
-        if differences := self._differences(config, sections):
+        if differences := self._changes(config, sections):
             raise ConfigurationError(
                 f"{self.path} was begun with another configuration: {'; '.join(differences)}. Use the one in "
                 f"{self.config}, or {what_to_do}"
             )
 
-    def _differences(self, config: RunConfig, sections: Sequence[str]) -> list[str]:
+    def _changes(self, config: RunConfig, sections: Sequence[str]) -> list[str]:
         begun, given = (
             each.model_dump(mode="json", include={*sections}) for each in (load_config(self.config), config)
         )
@@ -150,7 +150,7 @@ class RunFolder:
         """Return the newest of the runs that was begun with these sections of a configuration, or else the newest."""
         for run in reversed(runs):
             with suppress(ConfigurationError):  # of another version, or damaged
-                if not run.config.exists() or not run._differences(config, sections):
+                if not run.config.exists() or not run._changes(config, sections):
                     return run
         return runs[-1]
 

@@ -78,7 +78,7 @@ def predict_table(
     read = read_table(place, (names or [""])[0], least_columns=1)
     used = _used_columns(read, names, count, target_column, place)
     if output is not None:
-        check_output(output, ".csv")
+        check_output(output, ".csv", samples=place)
     given = {}
     for k, name in enumerate(read.header):
         if k not in used:

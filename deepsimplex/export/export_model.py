@@ -31,6 +31,7 @@ def export_model(
     sample_shape: Sequence[int | None] | Mapping[str, Sequence[int | None]],
     class_names: Sequence[str],
     features: Callable[[Any], Any] | None = None,
+    calibrated: Callable[[Any], Any] = lambda p: p,
     further_outputs: Callable[[Any, Any], dict[str, Any]] | None = None,
     input_name: str = "image",
     sample_dtype: str | Mapping[str, str] = "float32",
@@ -62,6 +63,8 @@ def export_model(
     features : callable, optional
         From samples to the input of ``latent`` or, without latents, of ``readout``; computed once. Default None: they
         take samples.
+    calibrated : callable, optional
+        From class probabilities of ``readout`` to those that are served. By default they are as they are.
     further_outputs : callable, optional
         From class probabilities and the output of ``features`` (samples if that is None) to a dict of other outputs by
         name.
@@ -156,7 +159,7 @@ def export_model(
         if features is not None:
             inputs = features(inputs)
         gaussian = None if latent is None else latent(inputs)
-        probabilities = readout(inputs if gaussian is None else gaussian)
+        probabilities = calibrated(readout(inputs if gaussian is None else gaussian))
         outputs = {"class_probabilities": probabilities, "class_id": tf.argmax(probabilities, axis=-1)}
         if gaussian is not None:
             outputs |= {"latent_mean": gaussian["loc"], "latent_scale": gaussian["scale"]}

@@ -610,6 +610,8 @@ def test_predictions_do_not_replace_the_list_of_files(command, saved, photos, tm
     table.write_text(f"file,label\n{file},one\n")
     result = command("predict", saved, table, "--output", table, code=2)
     assert "output must not be the file of samples" in result.stderr
+    with pytest.raises(ValueError, match="output must not be the file of samples"):
+        predict_files(saved, table, table)
     assert table.read_text().startswith("file,label")
 
 
